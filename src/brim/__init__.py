@@ -1,0 +1,1 @@
+"""brim: fill the device to the brim, never over it."""

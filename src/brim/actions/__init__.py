@@ -1,0 +1,1 @@
+"""Carries out intents on processes; decides nothing."""

@@ -1,0 +1,32 @@
+"""Who a process is: pid and birth; comparison answers same, different or unknown."""
+
+from brim.values import Missing, Record
+
+
+class Identity(Record):
+    """A process: its pid and its birth (clock ticks since boot on Linux, field 22 of /proc/PID/stat)."""
+
+    pid: int
+    birth: "int | Missing"
+
+    def is_same(self, other: "Identity") -> "bool | None":
+        """True: the same process. False: another one. None: a birth is missing, so nobody can tell."""
+        if self.pid != other.pid:
+            return False
+        if isinstance(self.birth, Missing) or isinstance(other.birth, Missing):
+            return None
+        return self.birth == other.birth
+
+
+class Usage(Record):
+    """What the governed job holds on the host now, in bytes.
+
+    `held_bytes` counts towards the budget: the working set of brim's own cgroup, else anonymous and shared memory summed over the process tree. `mapped_file_bytes`
+    (mmapped weights) is reported apart. `by` says which way it was had.
+    """
+
+    held_bytes: "int | Missing"
+    mapped_file_bytes: "int | Missing"
+    peak_bytes: "int | Missing"
+    processes: int
+    by: str

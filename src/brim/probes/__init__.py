@@ -1,0 +1,1 @@
+"""Asks one outside source each, and translates its errors; decides nothing."""

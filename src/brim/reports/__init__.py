@@ -1,0 +1,1 @@
+"""Values in, characters out; no number is computed here."""
