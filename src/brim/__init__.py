@@ -1,1 +1,42 @@
-"""brim: fill the device to the brim, never over it."""
+"""Everything a user may import, in alphabetical order, resolved lazily (PEP 562), and nothing else."""
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BrimError": "brim.errors",
+    "LlamaWorkload": "brim.facts.workload",
+    "Missing": "brim.values",
+    "Prediction": "brim.prediction",
+    "Probed": "brim.api",
+    "Span": "brim.units",
+    "fit": "brim.api",
+    "limits": "brim.facts.settings",
+    "probe": "brim.api",
+    "read": "brim.api",
+    "report": "brim.api",
+    "run": "brim.api",
+    "verify": "brim.api",
+}
+
+__all__ = [*_HOMES]  # noqa: PLE0604 — strings all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brim.api import Probed, fit, probe, read, report, run, verify
+    from brim.errors import BrimError
+    from brim.facts.settings import limits
+    from brim.facts.workload import LlamaWorkload
+    from brim.prediction import Prediction
+    from brim.units import Span
+    from brim.values import Missing
+
+
+def __getattr__(name: str) -> object:
+    """Import the home of a public name when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'brim' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -21,7 +21,6 @@ class Source(Protocol):
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes at `offset`; `Truncated` where the source ends before, `TooLarge` above the cap."""
-        ...
 
 
 class Clock(Protocol):
@@ -29,15 +28,12 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Monotonic nanoseconds."""
-        ...
 
     def wall_ns(self) -> int:
         """Wall-clock nanoseconds since 1970, for stamps only."""
-        ...
 
     def sleep_ns(self, nanoseconds: int) -> None:
         """Sleep, or advance the fake."""
-        ...
 
 
 class Probe(Protocol):
@@ -45,7 +41,6 @@ class Probe(Protocol):
 
     def read(self, now_ns: int) -> "Reading":
         """Everything that can be seen now."""
-        ...
 
 
 class ProcessProbe(Protocol):
@@ -53,19 +48,19 @@ class ProcessProbe(Protocol):
 
     def identity(self, pid: int) -> "Identity | None":
         """The identity of a live process; None where there is none."""
-        ...
+
+    def tree(self, leader: int) -> list[int]:
+        """The pids of the leader, its group and all descendants."""
 
     def usage(self, leader: "Identity") -> "Usage":
         """What the tree of this process holds on the host."""
-        ...
 
 
 class Sink(Protocol):
     """Where records go. `append` returns only after the record is as durable as its kind asks for."""
 
-    def append(self, kind: str, body: "Mapping[str, Any]", *, durable: bool) -> None:
-        """Add one record."""
-        ...
+    def append(self, kind: str, body: "Mapping[str, Any]", *, durable: bool = True, deadline_ns: int | None = None) -> bool:
+        """Add one record. False where it was not on disk within the deadline; it is still written when the disk answers."""
 
 
 class Actuator(Protocol):
@@ -73,4 +68,3 @@ class Actuator(Protocol):
 
     def signal(self, target: "Identity", number: int) -> str:
         """Send a signal to the whole group of `target`, if it is still the same process; the outcome in words."""
-        ...

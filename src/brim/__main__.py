@@ -1,0 +1,7 @@
+"""`python -m brim`."""
+
+import sys
+
+from brim.cli import main
+
+sys.exit(main())

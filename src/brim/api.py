@@ -1,0 +1,160 @@
+"""The verbs (probe, fit, run, report, verify), wired by default with real readers, probes and clock, each replaceable by argument."""
+
+import os
+
+from brim import budget as budgets
+from brim.engines.llama_cpp import NEWEST_BUILD, price
+from brim.facts.device import Device, Memory
+from brim.facts.workload import LlamaWorkload
+from brim.prediction import Prediction, predict
+from brim.probes.host import HostProbe
+from brim.readers import gguf
+from brim.readers.source import FileSource
+from brim.values import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Protocol
+
+    from brim.facts.device import Host
+    from brim.facts.model import Checkpoint
+    from brim.facts.settings import Limits
+    from brim.launch import RunResult
+    from brim.seams import Clock
+
+    class HostReader(Protocol):
+        """One look at the host."""
+
+        def read(self) -> Host:
+            """The host now."""
+            ...
+
+
+class Probed(Record):
+    """What `probe` saw: the devices with their budgets, the host, and warnings about settings that were ignored."""
+
+    devices: tuple[Device, ...]
+    host: "Host"
+    warnings: tuple[str, ...] = ()
+
+
+def probe(*, reserve: float | None = None, environ: "Mapping[str, str] | None" = None, host: "HostReader | None" = None) -> Probed:
+    """Look at this machine's devices. A value that could not be had is `Missing`; nothing is raised for it."""
+    environ = os.environ if environ is None else environ
+    override, warning = budgets.parse_override(environ.get(budgets.OVERRIDE))
+    seen = (host or HostProbe()).read()
+    cpu = Device(
+        id="cpu",
+        backend="cpu",
+        name="host memory",
+        memory=Memory(total_bytes=seen.total_bytes, available_bytes=seen.available_bytes),
+        budget=budgets.of_host(seen, reserve=reserve, override=override),
+    )
+    return Probed(devices=(cpu,), host=seen, warnings=(warning,) if warning else ())
+
+
+def read(model: str) -> "Checkpoint":
+    """What the model file's header says. Raises `Unreadable` or one `BadCheckpoint`."""
+    with FileSource(model) as source:
+        return gguf.read(source)
+
+
+def fit(
+    model: "str | Checkpoint",
+    workload: LlamaWorkload | None = None,
+    *,
+    devices: "Sequence[Device] | None" = None,
+    reserve: float | None = None,
+    version: int = NEWEST_BUILD,
+    environ: "Mapping[str, str] | None" = None,
+) -> Prediction:
+    """Price `model` under llama.cpp and judge it against `devices` (default: what `probe` sees). Raises for a bad model file only."""
+    asked = workload or LlamaWorkload()
+    checkpoint = read(model) if isinstance(model, str) else model
+    caveats: tuple[str, ...] = ()
+    if devices is None:
+        probed = probe(reserve=reserve, environ=environ)
+        devices, caveats = probed.devices, probed.warnings
+
+    def at(ctx: int | None) -> "Any":
+        return price(checkpoint, asked if ctx is None else asked.replace(ctx=ctx), (), version=version)
+
+    return predict(checkpoint, at, tuple(devices), caveats)
+
+
+def run(
+    command: "Sequence[str]",
+    limits: "Limits",
+    *,
+    run_dir: str | None = None,
+    prediction: Prediction | None = None,
+    force: bool = False,
+    environ: "Mapping[str, str] | None" = None,
+    clock: "Clock | None" = None,
+) -> "RunResult":
+    """Gate, launch and govern one command; see `launch.run`."""
+    from brim.launch import run as launch
+
+    return launch(command, limits, run_dir=run_dir or default_run_dir(), prediction=prediction, force=force, environ=environ, clock=clock)
+
+
+def state_dir() -> str:
+    """Where runs are kept: the XDG state folder of brim."""
+    from platformdirs import user_state_dir
+
+    return user_state_dir("brim")
+
+
+def default_run_dir() -> str:
+    """A new folder for a run: sortable by time, unique by our pid."""
+    from datetime import UTC, datetime
+
+    from brim.clock import SystemClock
+
+    stamp = datetime.fromtimestamp(SystemClock().wall_ns() / 1e9, tz=UTC).strftime("%Y%m%d-%H%M%S")
+    return os.path.join(state_dir(), "runs", f"{stamp}-{os.getpid()}")
+
+
+def run_folder(run: str) -> str:
+    """The folder of a run given by path, or by its name under the state folder."""
+    if os.path.isdir(run):
+        return run
+    named = os.path.join(state_dir(), "runs", run)
+    return named if os.path.isdir(named) and os.sep not in run else run
+
+
+def report(run: str) -> "dict[str, Any]":
+    """The `brim.run/1` document of a run. `Unreadable` where there is none or it is no JSON."""
+    import json
+
+    from brim.errors import Unreadable
+
+    path = os.path.join(run_folder(run), "report.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError) as fault:
+        raise Unreadable(
+            f"{path}: no report here: {getattr(fault, 'strerror', None) or fault}", hint="Name a run folder, or one of the runs in the state folder."
+        ) from None
+    if not isinstance(found, dict) or found.get("schema") != "brim.run/1":
+        raise Unreadable(f"{path}: is no brim.run/1 document")
+    return found
+
+
+def verify(run: str) -> tuple[str, int, str]:
+    """Recompute the chain of a run: (journal path, lines, head). `BrokenJournal` names the first line that is wrong."""
+    from brim.errors import BrokenJournal, Unreadable
+    from brim.journal import store
+
+    folder = run_folder(run)
+    path = os.path.join(folder, "journal.db")
+    head: str | None = None
+    if os.path.exists(os.path.join(folder, "report.json")):
+        try:
+            head = str(report(run).get("journal_head"))
+        except Unreadable as fault:
+            raise BrokenJournal(str(fault)) from None
+    count, found = store.verify(path, head, finished=head is not None)
+    return path, count, found

@@ -1,0 +1,85 @@
+"""Parses words, calls one function of the public face, prints one report, returns one documented code."""
+
+import os
+import sys
+
+from brim.errors import BrimError, Usage
+
+# command → (module, one line of help); a module has `main(argv) -> exit code` and is imported only when its command is asked for
+COMMANDS = {
+    "probe": ("brim.cli.probe", "devices, budgets, readings, and where each came from"),
+    "fit": ("brim.cli.fit", "whether a model fits, with the arithmetic"),
+    "run": ("brim.cli.run", "gate, launch and govern a command"),
+    "report": ("brim.cli.report", "the report of a run"),
+    "verify": ("brim.cli.verify", "prove that a run's journal was not altered"),
+    "schema": ("brim.cli.schema", "the JSON Schema of a document"),
+}
+
+
+def usage() -> str:
+    """The overview that `brim --help` prints."""
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: brim COMMAND …",
+            "",
+            "Fill the device to the brim, never over it.",
+            "",
+            *rows,
+            "",
+            "`brim COMMAND --help` tells more. Exit codes: 0 yes, 2 usage, 3 does not fit or refused, 4 cannot tell, 5 no good checkpoint,",
+            "6 no such device, 7 journal broken, 8 claim not supported, 9 killed by someone else with proof, 75 stopped by the governor, 1 our bug.",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The console script. Every failure ends here: one sentence on stderr (or a `brim.error/1` document), one documented code, no traceback."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except BrimError as fault:
+        code = _fail(fault, words)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader went away: nothing more to say, and no second error at exit
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as fault:
+        if os.environ.get("BRIM_TRACEBACK"):
+            raise
+        code = _fail(BrimError(f"internal error: {type(fault).__name__}: {fault}", hint="Set BRIM_TRACEBACK=1 and report what it prints."), words)
+    return code
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if words else Usage.exit_code
+    if words[0] in ("-V", "--version"):
+        from brim import __version__
+
+        print(f"brim {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        raise Usage(f"unknown command {words[0]!r}", hint=f"Commands: {', '.join(COMMANDS)}.")
+    from importlib import import_module
+
+    code = import_module(COMMANDS[words[0]][0]).main(words[1:])
+    assert isinstance(code, int)
+    return code
+
+
+def _fail(fault: BrimError, words: list[str]) -> int:
+    own = words[: words.index("--")] if "--" in words else words
+    if "--json" in own:
+        import json
+
+        from brim.reports.documents import error
+
+        print(json.dumps(error(fault), ensure_ascii=False))
+    else:
+        print(f"brim: {fault}\n      {fault.hint}", file=sys.stderr)
+    return fault.exit_code

@@ -1,0 +1,76 @@
+"""The argument parser that all commands share: our errors, our exit codes, sizes and times as types."""
+
+import argparse
+
+from brim.errors import Usage
+from brim.units import parse_size, parse_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our error class instead of its exit; abbreviations are off so that a new flag cannot change an old command."""
+
+    def __init__(self, command: str, purpose: str) -> None:
+        super().__init__(prog=f"brim {command}", description=purpose, allow_abbrev=False)
+
+    def error(self, message: str) -> "NoReturn":
+        """A usage error, exit code 2."""
+        raise Usage(f"{self.prog[5:]}: {message}", hint=f"See `{self.prog} --help`.")
+
+
+def size(text: str) -> int:
+    """An argument type: bytes, above zero."""
+    try:
+        value = parse_size(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above zero")
+    return value
+
+
+def time(text: str) -> int:
+    """An argument type: nanoseconds, above zero."""
+    try:
+        value = parse_time(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above zero")
+    return value
+
+
+def count(text: str) -> int:
+    """An argument type: a whole number, above zero."""
+    if not (text.isascii() and text.isdigit()) or int(text) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
+    return int(text)
+
+
+def fraction(text: str) -> float:
+    """An argument type: a number; a reserve is clamped to 0…1 later."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if value != value:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return value
+
+
+def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and those behind the first `--`."""
+    if "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
+def emit(document: object) -> None:
+    """Print one JSON document on stdout."""
+    import json
+
+    print(json.dumps(document, indent=2, ensure_ascii=False))

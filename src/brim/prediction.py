@@ -1,0 +1,72 @@
+"""One prediction: what was asked of which model, engine and devices, the plan, the verdict, and the nearest thing that fits."""
+
+from brim.engines.base import Plan
+from brim.facts.device import Device
+from brim.facts.model import Checkpoint
+from brim.gate import CANNOT_TELL, DOES_NOT_FIT, FITS, Verdict, judge
+from brim.planner import largest
+from brim.units import format_bytes
+from brim.values import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CTX_STEP = 256  # llama.cpp rounds a context up to this many cells (src/llama-context.cpp, b11434)
+
+
+class Prediction(Record):
+    """The answer of `brim fit`. `max_ctx` is the largest context that fits with everything else as asked, None where that is not known."""
+
+    checkpoint: Checkpoint
+    plan: Plan
+    gate: Verdict
+    max_ctx: int | None
+    max_ctx_is_trained: bool
+    suggestions: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """`fits`, `does_not_fit` or `cannot_tell`."""
+        return self.gate.verdict
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """One sentence a device, or what kept the plan from being priced."""
+        return self.gate.reasons
+
+
+def predict(checkpoint: Checkpoint, price: "Callable[[int | None], Plan]", devices: tuple[Device, ...], caveats: tuple[str, ...]) -> Prediction:
+    """Judge the workload as asked, then look for the largest context that fits. `price(None)` prices what was asked, `price(n)` a context of n tokens."""
+    plan = price(None)
+    gate = judge(plan, devices)
+    most = checkpoint.metadata.get(f"{checkpoint.architecture}.context_length")
+    max_ctx: int | None = None
+    if not plan.missing and isinstance(most, int) and all(isinstance(device.budget.usable_bytes, int) for device in devices):
+        most = max(most, int(str(plan.workload.get("ctx", 0))))
+        max_ctx = largest(lambda ctx: judge(price(ctx), devices).verdict == FITS, most=most, step=CTX_STEP)
+    trained = max_ctx is not None and max_ctx == most
+    return Prediction(
+        checkpoint=checkpoint,
+        plan=plan,
+        gate=gate,
+        max_ctx=max_ctx,
+        max_ctx_is_trained=trained,
+        suggestions=_suggest(gate, plan, max_ctx),
+        caveats=caveats + plan.caveats,
+    )
+
+
+def _suggest(gate: Verdict, plan: Plan, max_ctx: int | None) -> tuple[str, ...]:
+    """What would fit instead, nearest first."""
+    if gate.verdict == FITS or plan.missing:
+        return ()
+    if gate.verdict == CANNOT_TELL:
+        return () if max_ctx is None else (f"the largest context that surely fits is {max_ctx}",)
+    assert gate.verdict == DOES_NOT_FIT
+    if max_ctx:
+        return (f"the largest context that fits is {max_ctx} (--ctx {max_ctx})",)
+    least = min((part for part in plan.parts if part.name != "weights"), key=lambda part: part.bytes.high, default=None)
+    weights = sum(part.bytes.likely for part in plan.parts if part.name == "weights")
+    return (f"no context fits: the weights alone take {format_bytes(weights)}; a smaller quantisation or a larger device is needed",) if least else ()

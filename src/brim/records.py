@@ -1,0 +1,52 @@
+"""The lines our journal may contain, versioned and frozen; it can validate a line but cannot read a file.
+
+One line is (seq, at_ns, wall_ns, kind, body) and its hash: SHA-256 over the hash of the line before and the canonical form of the line itself. The first
+line's predecessor is `GENESIS`. Canonical means JSON with sorted keys, no white space, UTF-8.
+"""
+
+from hashlib import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+JOURNAL_VERSION = 1
+GENESIS = sha256(b"brim.journal/1").digest()
+
+# kind → fields that a body of this kind must have
+KINDS: "dict[str, tuple[str, ...]]" = {
+    "begin": ("schema", "brim", "command", "cwd", "limits"),
+    "gate": ("verdict", "reasons"),
+    "launch": ("command",),
+    "launched": ("pid", "birth"),
+    "sample": ("held_bytes", "free_bytes", "level"),
+    "level": ("level", "reason"),
+    "intent": ("kind", "reason"),
+    "outcome": ("kind", "outcome"),
+    "child_end": ("exit_code", "by"),
+    "end": ("exit_code", "by"),
+}
+
+
+def check(kind: str, body: "Mapping[str, Any]") -> None:
+    """`ValueError` where the kind is unknown or a field is wanting: a defect of ours, found when the line is written, not when it is read."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown record kind {kind!r}")
+    for field in KINDS[kind]:
+        if field not in body:
+            raise ValueError(f"a {kind!r} record needs {field!r}")
+
+
+def canonical(body: "Mapping[str, Any]") -> str:
+    """The one text that stands for this body."""
+    import json
+
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def link(previous: bytes, seq: int, at_ns: int, wall_ns: int, kind: str, body: str) -> bytes:
+    """The hash of one line. Lengths stand before texts, so that no two different lines have the same bytes."""
+    digest = sha256(previous)
+    digest.update(f"{seq}|{at_ns}|{wall_ns}|{len(kind)}|{kind}|{len(body.encode())}|{body}".encode())
+    return digest.digest()

@@ -1,0 +1,134 @@
+"""The JSON documents of DESIGN.md section 6: values in, builtins out; no number is computed here but shares and differences of given ones."""
+
+from brim.budget import sentence
+from brim.engines.llama_cpp.log import buffers
+from brim.values import Missing, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from brim.errors import BrimError
+    from brim.facts.device import Budget, Device, Host
+    from brim.facts.process import Ending
+    from brim.facts.settings import Limits
+    from brim.prediction import Prediction
+    from brim.units import Span
+
+
+def error(fault: "BrimError") -> "dict[str, Any]":
+    """`brim.error/1`."""
+    return {"schema": "brim.error/1", "code": fault.exit_code, "reason": fault.reason, "message": str(fault), "hint": fault.hint}
+
+
+def probe(devices: "tuple[Device, ...]", host: "Host", warnings: tuple[str, ...]) -> "dict[str, Any]":
+    """`brim.probe/1`."""
+    return {"schema": "brim.probe/1", "devices": [_device(device) for device in devices], "host": plain(host), "warnings": list(warnings)}
+
+
+def _device(device: "Device") -> "dict[str, Any]":
+    row = plain(device)
+    assert isinstance(row, dict)
+    row["budget"] = _budget(device.budget)
+    return row
+
+
+def _budget(budget: "Budget") -> "dict[str, Any]":
+    row = plain(budget)
+    assert isinstance(row, dict)
+    row["says"] = sentence(budget)
+    return row
+
+
+def _span(span: "Span") -> dict[str, int]:
+    return {"low": span.low, "likely": span.likely, "high": span.high}
+
+
+def prediction(answer: "Prediction") -> "dict[str, Any]":
+    """`brim.fit/1`."""
+    checkpoint, plan = answer.checkpoint, answer.plan
+    return {
+        "schema": "brim.fit/1",
+        "verdict": answer.verdict,
+        "reasons": list(answer.reasons),
+        "model": {
+            "architecture": checkpoint.architecture,
+            "name": checkpoint.name,
+            "parameters": sum(tensor.elements for tensor in checkpoint.tensors),
+            "file_bytes": checkpoint.file_bytes,
+            "source": checkpoint.source,
+        },
+        "engine": {"name": plan.engine, "version": plan.engine_version},
+        "workload": plain(plan.workload),
+        "devices": [
+            {
+                "id": item.device.id,
+                "budget": _budget(item.device.budget),
+                "available_bytes": plain(item.device.memory.available_bytes),
+                "required_bytes": _span(item.required),
+                "fits": item.fits,
+                "fits_now": item.fits_now,
+            }
+            for item in answer.gate.devices
+        ],
+        "parts": [{"name": part.name, "device": part.device, "bytes": _span(part.bytes), "rule": part.rule, "source": part.source} for part in plan.parts],
+        "max_ctx": answer.max_ctx,
+        "missing": list(plan.missing),
+        "suggestions": list(answer.suggestions),
+        "caveats": list(answer.caveats),
+    }
+
+
+def run(
+    *, run_dir: str, command: list[str], limits: "Limits", prediction: "Prediction | None", ending: "Ending | None", exit_code: int, by: str, reason: str,
+    began_wall_ns: int, lasted_ns: int, engine_log: str, journal_head: str,
+) -> "dict[str, Any]":  # fmt: skip
+    """`brim.run/1`: how it ended, what was predicted, what was measured, and the two side by side."""
+    measured = [{"part": item.part, "buffer": item.buffer, "bytes": item.bytes} for item in buffers(engine_log)]
+    return {
+        "schema": "brim.run/1",
+        "run_dir": run_dir,
+        "command": command,
+        "began_wall_ns": began_wall_ns,
+        "lasted_ns": lasted_ns,
+        "exit_code": exit_code,
+        "ended_by": by,
+        "reason": reason,
+        "child_status": None if ending is None else ending.status,
+        "limits": plain(limits),
+        "verdict": None if prediction is None else prediction.verdict,
+        "reasons": [] if prediction is None else list(prediction.reasons),
+        "comparison": [] if prediction is None or ending is None else _compare(prediction, ending, measured),
+        "engine_buffers": measured,
+        "peak_held_bytes": None if ending is None else plain(ending.peak_held_bytes),
+        "peak_mapped_bytes": None if ending is None else plain(ending.peak_mapped_bytes),
+        "lowest_free_bytes": None if ending is None else plain(ending.lowest_free_bytes),
+        "level_ns": {} if ending is None else ending.level_ns,
+        "looks": 0 if ending is None else ending.looks,
+        "journal_head": journal_head,
+    }
+
+
+def _compare(answer: "Prediction", ending: "Ending", measured: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
+    """Part by part where the engine says it, and in total against what the process tree held and mapped."""
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys(part.name for part in answer.plan.parts):
+        predicted = sum(part.bytes.likely for part in answer.plan.parts if part.name == name)
+        rows.append(_row(name, predicted, [item["bytes"] for item in measured if item["part"] == name], "the engine's own log, two decimals of a MiB"))
+    held, mapped = ending.peak_held_bytes, ending.peak_mapped_bytes
+    seen = [] if isinstance(held, Missing) or isinstance(mapped, Missing) else [held + mapped]
+    rows.append(
+        _row("total", answer.plan.total().likely, seen, "peak anonymous and shared + peak mapped memory of the process tree (programs and libraries included)")
+    )
+    return rows
+
+
+def _row(name: str, predicted: int, measured: list[int], source: str) -> "dict[str, Any]":
+    total = sum(measured) if measured else None
+    return {
+        "part": name,
+        "predicted_bytes": predicted,
+        "measured_bytes": total,
+        "difference_bytes": None if total is None else total - predicted,
+        "source": source,
+    }

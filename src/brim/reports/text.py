@@ -1,0 +1,82 @@
+"""What a person reads in a terminal: values in, lines out; no number is computed here."""
+
+from brim.budget import CAVEAT, sentence
+from brim.units import format_bytes
+from brim.values import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from brim.facts.device import Device
+    from brim.prediction import Prediction
+    from brim.units import Span
+
+_VERDICTS = {"fits": "FITS", "does_not_fit": "DOES NOT FIT", "cannot_tell": "CANNOT TELL"}
+
+
+def size(value: "int | Missing") -> str:
+    """A number of bytes, or the word for its absence."""
+    return f"unknown ({value.reason})" if isinstance(value, Missing) else format_bytes(value)
+
+
+def table(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+    """Columns two blanks apart; those whose index is in `right` are set flush right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def probe(devices: "tuple[Device, ...]") -> str:
+    """The devices of one reading, each with its budget sentence."""
+    lines = []
+    for device in devices:
+        lines.append(f"{device.id}  {device.name}")
+        lines.append(f"  {sentence(device.budget)}")
+        lines.append(f"  available now: {size(device.memory.available_bytes)}")
+    return "\n".join([*lines, "", CAVEAT])
+
+
+def _bytes_cell(span: "Span") -> str:
+    return format_bytes(span.likely) if span.exact else f"{format_bytes(span.low)} … {format_bytes(span.high)}"
+
+
+def prediction(answer: "Prediction", *, explain: bool) -> str:
+    """The verdict first, then a table that a person can check by hand."""
+    plan, checkpoint = answer.plan, answer.checkpoint
+    lines = [f"{_VERDICTS[answer.verdict]}: {checkpoint.name} ({checkpoint.architecture}) with {plan.engine} {plan.engine_version}"]
+    lines.extend(f"  {reason}" for reason in answer.reasons)
+    if plan.workload:
+        lines.append("  priced for: " + ", ".join(f"{key} {value}" for key, value in plan.workload.items()))
+    if plan.parts:
+        rows: list[tuple[str, ...]] = [("part", "device", "bytes", "size")]
+        rows.extend((part.name, part.device, str(part.bytes.likely), _bytes_cell(part.bytes)) for part in plan.parts)
+        rows.append(("total", "", str(plan.total().likely), _bytes_cell(plan.total())))
+        lines.extend(["", *table(rows, right=(2,))])
+    if explain:
+        lines.extend(["", *(f"{part.name}: {part.rule}\n    [{part.source}]" for part in plan.parts)])
+    lines.extend(["", *(sentence(item.device.budget) for item in answer.gate.devices)])
+    if answer.max_ctx is not None:
+        trained = " (as trained; not looked beyond)" if answer.max_ctx_is_trained else ""
+        lines.append(f"largest context that fits: {answer.max_ctx}{trained}" if answer.max_ctx else "largest context that fits: none")
+    lines.extend(f"try: {item}" for item in answer.suggestions)
+    lines.extend(f"note: {item}" for item in answer.caveats)
+    return "\n".join([*lines, f"note: {CAVEAT}"])
+
+
+def verified(path: str, lines: int, head: str) -> str:
+    """What `brim verify` says of a good journal."""
+    return f"{path}: {lines} lines, chain intact, head {head}\nWithout a signature this proves consistency, not authorship."
+
+
+def error(message: str, hint: str) -> str:
+    """One sentence, and what to do."""
+    return f"brim: {message}\n      {hint}" if hint else f"brim: {message}"
+
+
+def ended(report: "dict[str, Any]") -> str:
+    """One line after a governed run."""
+    return f"brim: ended by {report['ended_by']}, exit {report['exit_code']}; report in {report['run_dir']}/report.md"
