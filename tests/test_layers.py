@@ -1,0 +1,126 @@
+"""The house plan as a table of allowed arrows: a module may import only what stands in its row (STYLE.md, section 3)."""
+
+import ast
+import pathlib
+
+SRC = pathlib.Path(__file__).parent.parent / "src" / "brim"
+
+GROUND = {"values", "units", "errors"}
+STOREY_1 = {"facts", "records", "seams"}
+SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports"}
+EDGES = {"readers", "probes", "actions", "journal", "clock"}
+JOIN = {"launch", "governor", "api"}
+TOP = {"cli", "integrations"}
+
+_BASE = GROUND | STOREY_1
+# room → rooms of ours that it may import (itself is always allowed)
+ALLOWED: dict[str, set[str]] = {
+    "values": set(),
+    "errors": set(),
+    "units": {"values"},
+    "facts": GROUND,
+    "records": GROUND,
+    "seams": _BASE,
+    "engines": _BASE,
+    "budget": _BASE,
+    "planner": _BASE | {"engines"},
+    "gate": _BASE | {"engines", "planner"},
+    "policy": _BASE,
+    "prediction": _BASE | {"engines", "planner", "gate"},
+    "reports": _BASE | SPINE,
+    "readers": _BASE,
+    "probes": _BASE,
+    "actions": _BASE,
+    "journal": _BASE,
+    "clock": _BASE,
+    "governor": _BASE | SPINE | EDGES,
+    "launch": _BASE | SPINE | EDGES | {"governor", "__init__"},
+    "api": _BASE | SPINE | EDGES | {"governor", "launch", "__init__"},
+    "__init__": _BASE | SPINE | JOIN,
+    "__main__": {"cli"},
+    "cli": _BASE | SPINE | {"api", "__init__"},
+    "integrations": {"__init__"},
+}
+# Modules through which a pure room would reach the outside world: files, processes, the network, a clock, chance, the environment.
+IMPURE = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "random", "signal", "threading", "sqlite3", "shutil", "tempfile", "urllib", "mmap"}
+IMPURE_CALLS = {"open", "print", "input", "eval", "exec"}
+
+
+def _modules():
+    for path in sorted(SRC.rglob("*.py")):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        yield path, parts[0], ast.parse(path.read_text())
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "brim":
+                found.update(f"brim.{alias.name}" for alias in node.names)
+            else:
+                found.add(node.module)
+    return found
+
+
+def test_arrows_point_down_only() -> None:
+    """No module imports a room that its row does not allow; a room without a row is a failure too."""
+    wrong = []
+    for path, room, tree in _modules():
+        assert room in ALLOWED, f"{path}: the room {room!r} has no row in the plan"
+        for name in _imports(tree):
+            if name.split(".")[0] != "brim":
+                continue
+            other = name.split(".")[1] if "." in name else "__init__"
+            if other.startswith("__") and other != "__init__":
+                other = "__init__"
+            if other != room and other not in ALLOWED[room]:
+                wrong.append(f"{path.relative_to(SRC)} imports {name}")
+    assert not wrong, wrong
+
+
+def test_the_spine_does_no_io_and_reads_no_clock() -> None:
+    """Ground, facts and spine import nothing through which the outside world could be reached, and call nothing that does."""
+    wrong = []
+    for path, room, tree in _modules():
+        if room not in _BASE | SPINE:
+            continue
+        wrong += [f"{path.relative_to(SRC)} imports {name}" for name in _imports(tree) if name.split(".")[0] in IMPURE]
+        wrong += [
+            f"{path.relative_to(SRC)} calls {node.func.id}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS
+        ]
+    assert not wrong, wrong
+
+
+def test_edges_are_strangers() -> None:
+    """A reader does not import another reader but through source.py; a probe no other edge; engines not each other (ollama may ask llama_cpp)."""
+    wrong = []
+    for path, room, tree in _modules():
+        name = path.stem
+        for target in _imports(tree):
+            parts = target.split(".")
+            if len(parts) < 3 or parts[0] != "brim":
+                continue
+            if parts[1] == "readers" and room == "readers" and name not in ("__init__", "checkpoint") and parts[2] != "source" and parts[2] != name:
+                wrong.append(f"{path.relative_to(SRC)} imports {target}")
+            mine = path.relative_to(SRC).with_suffix("").parts[-1 if room != "engines" else 1] if len(path.relative_to(SRC).parts) > 1 else room
+            if (
+                parts[1] == "engines"
+                and room == "engines"
+                and parts[2] not in ("base", "kv", "constants", mine)
+                and (mine, parts[2]) != ("ollama", "llama_cpp")
+            ):
+                wrong.append(f"{path.relative_to(SRC)} imports {target}")
+    assert not wrong, wrong
+
+
+def test_every_module_has_a_room_sign() -> None:
+    """The first line of each module's docstring says what the room is for, in one sentence."""
+    for path, _, tree in _modules():
+        sign = ast.get_docstring(tree)
+        assert sign, path
+        assert len(sign.splitlines()[0]) > 15 or path.stem == "__main__", path
