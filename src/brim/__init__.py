@@ -22,13 +22,19 @@ __all__ = [*_HOMES]  # noqa: PLE0604 — strings all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brim.api import Probed, fit, probe, read, report, run, verify
-    from brim.errors import BrimError
-    from brim.facts.settings import limits
-    from brim.facts.workload import LlamaWorkload
-    from brim.prediction import Prediction
-    from brim.units import Span
-    from brim.values import Missing
+    from brim.api import Probed as Probed
+    from brim.api import fit as fit
+    from brim.api import probe as probe
+    from brim.api import read as read
+    from brim.api import report as report
+    from brim.api import run as run
+    from brim.api import verify as verify
+    from brim.errors import BrimError as BrimError
+    from brim.facts.settings import limits as limits
+    from brim.facts.workload import LlamaWorkload as LlamaWorkload
+    from brim.prediction import Prediction as Prediction
+    from brim.units import Span as Span
+    from brim.values import Missing as Missing
 
 
 def __getattr__(name: str) -> object:
