@@ -1,6 +1,7 @@
 """Bounded byte ranges from a local file or a URL; nobody may ask for more than the cap.
 
-Covered: a regular local file, opened so that a FIFO or a device cannot hang us. Not covered yet: URLs (the seam is `seams.Source`).
+Covered: a regular local file (a symlink to one is followed), opened so that a FIFO or a device cannot hang us; bytes in memory, for tests and fuzzers.
+Not covered: URLs (the seam is `seams.Source`).
 """
 
 import os
@@ -8,7 +9,8 @@ import stat
 
 from brim.errors import EmptyFile, NotARegularFile, TooLarge, Truncated, Unreadable
 
-MAX_RANGE_BYTES = 64 << 20
+MAX_RANGE_BYTES = 128 << 20
+_ELOOP = 40  # errno.ELOOP on Linux; importing errno for one number is not worth it
 
 
 class FileSource:
@@ -16,30 +18,26 @@ class FileSource:
 
     def __init__(self, path: str) -> None:
         self.name = path
+        self._fd = -1
         try:
-            # O_NONBLOCK: opening a FIFO that nobody writes to must not wait; it has no effect on regular files.
-            self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # Looked at before it is opened: opening a device can act on it. O_NONBLOCK: a FIFO that took its place meanwhile must not make us wait.
+            _check_kind(path, os.stat(path))
+            self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+            info = os.fstat(self._fd)
+            _check_kind(path, info)
         except (OSError, ValueError) as fault:
+            self.close()
+            if getattr(fault, "errno", 0) == _ELOOP:
+                raise NotARegularFile(f"{path}: its symlinks lead round in a circle") from None
             raise Unreadable(f"{path}: cannot be opened: {getattr(fault, 'strerror', None) or fault}") from None
-        info = os.fstat(self._fd)
-        self.size = info.st_size
-        try:
-            if stat.S_ISDIR(info.st_mode):
-                raise Unreadable(f"{path}: is a directory, not a file", hint="Give the model file inside it.")
-            if not stat.S_ISREG(info.st_mode):
-                raise NotARegularFile(f"{path}: is no regular file")
-            if info.st_size == 0:
-                raise EmptyFile(f"{path}: is empty (0 bytes)")
         except BaseException:
-            os.close(self._fd)
+            self.close()
             raise
+        self.size = info.st_size
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes at `offset`. `Truncated` past the end, `TooLarge` above the cap, `Unreadable` on an I/O error."""
-        if length > MAX_RANGE_BYTES:
-            raise TooLarge(f"{self.name}: a range of {length} bytes is above the cap of {MAX_RANGE_BYTES}")
-        if offset + length > self.size:
-            raise Truncated(f"{self.name}: ends at byte {self.size}, but bytes {offset} to {offset + length} are wanted")
+        _check_range(self.name, self.size, offset, length)
         parts: list[bytes] = []
         while length > 0:
             try:
@@ -64,3 +62,39 @@ class FileSource:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+class MemorySource:
+    """Bytes that are at hand already, behind the same seam: for tests, fuzzers and callers who fetched a header themselves.
+
+    `size` may be larger than the bytes given: the rest is a hole that may be claimed but not read (`Truncated`).
+    """
+
+    def __init__(self, name: str, data: bytes, size: int | None = None) -> None:
+        self.name = name
+        self.size = len(data) if size is None else size
+        self._data = data
+
+    def read(self, offset: int, length: int) -> bytes:
+        """As `FileSource.read`."""
+        _check_range(self.name, self.size, offset, length)
+        piece = self._data[offset : offset + length]
+        if len(piece) < length:
+            raise Truncated(f"{self.name}: only {len(self._data)} bytes of it are at hand")
+        return piece
+
+
+def _check_kind(path: str, info: os.stat_result) -> None:
+    if stat.S_ISDIR(info.st_mode):
+        raise Unreadable(f"{path}: is a directory, not a file", hint="Give the model file inside it.")
+    if not stat.S_ISREG(info.st_mode):
+        raise NotARegularFile(f"{path}: is no regular file")
+    if info.st_size == 0:
+        raise EmptyFile(f"{path}: is empty (0 bytes)")
+
+
+def _check_range(name: str, size: int, offset: int, length: int) -> None:
+    if length > MAX_RANGE_BYTES:
+        raise TooLarge(f"{name}: a range of {length} bytes is above the cap of {MAX_RANGE_BYTES}")
+    if offset < 0 or length < 0 or offset + length > size:
+        raise Truncated(f"{name}: ends at byte {size}, but bytes {offset} to {offset + length} are wanted")
