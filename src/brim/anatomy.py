@@ -17,7 +17,7 @@ ROLES = ("embedding", "attention", "feed_forward", "experts", "state", "norm", "
 _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("adapter", ("lora_a", "lora_b", "lora_embedding", "lora_magnitude", "ia3_l", "prompt_embeddings")),
     ("vision", ("v.blk", "v.patch", "v.pos", "v.post", "v.pre", "mm.", "vision_tower", "vision_model", "visual.", "multi_modal_projector", "patch_embed", "image_newline")),
-    ("audio", ("a.blk", "audio_tower", "audio_model", "conv1d")),
+    ("audio", ("a.blk", "audio_tower", "audio_model")),
     ("norm", ("norm", "ln_", "layernorm", ".ln")),
     ("experts", ("_exps", "experts.", "block_sparse_moe", "ffn_gate_inp", "shared_expert", "_shexp", "mlp.gate.", "router", "exp_probs")),
     ("state", ("ssm", "mamba", "mixer", "time_mix", "linear_attn", "shortconv", ".conv.", "dt_proj", "x_proj", "a_log", "rwkv")),
@@ -109,10 +109,15 @@ def _active(checkpoint: "Checkpoint") -> "int | Missing":
     experts, used = checkpoint.metadata.get(f"{prefix}.expert_count"), checkpoint.metadata.get(f"{prefix}.expert_used_count")
     packed = sum(tensor.elements for tensor in checkpoint.tensors if "_exps" in tensor.name)
     if not packed:
-        return total if checkpoint.form == "gguf" else Missing(reason="not_supported", detail="the config does not tell how many experts a token uses")
+        return total if "general.architecture" in checkpoint.metadata or not _sparse(checkpoint) else Missing(reason="not_supported", detail="the config does not tell how many experts a token uses")
     if not (isinstance(experts, int) and isinstance(used, int) and 0 < used <= experts):
         return Missing(reason="not_supported", detail=f"{prefix}.expert_count and expert_used_count do not tell")
     return total - packed + packed * used // experts
+
+
+def _sparse(checkpoint: "Checkpoint") -> bool:
+    """Whether any tensor belongs to one of several experts."""
+    return any("experts" in tensor.name or "block_sparse_moe" in tensor.name for tensor in checkpoint.tensors)
 
 
 def _context(checkpoint: "Checkpoint") -> "int | Missing":
