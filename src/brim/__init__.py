@@ -10,11 +10,13 @@ _HOMES = {
     "Probed": "brim.api",
     "Span": "brim.units",
     "fit": "brim.api",
+    "inspect": "brim.api",
     "limits": "brim.facts.settings",
     "probe": "brim.api",
     "read": "brim.api",
     "report": "brim.api",
     "run": "brim.api",
+    "shape_file": "brim.api",
     "verify": "brim.api",
 }
 
@@ -24,10 +26,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brim.api import Probed as Probed
     from brim.api import fit as fit
+    from brim.api import inspect as inspect
     from brim.api import probe as probe
     from brim.api import read as read
     from brim.api import report as report
     from brim.api import run as run
+    from brim.api import shape_file as shape_file
     from brim.api import verify as verify
     from brim.errors import BrimError as BrimError
     from brim.facts.settings import limits as limits

@@ -16,13 +16,47 @@ ROLES = ("embedding", "attention", "feed_forward", "experts", "state", "norm", "
 # the first row that matches decides; a word is looked for between dots, underscores at its ends included
 _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("adapter", ("lora_a", "lora_b", "lora_embedding", "lora_magnitude", "ia3_l", "prompt_embeddings")),
-    ("vision", ("v.blk", "v.patch", "v.pos", "v.post", "v.pre", "mm.", "vision_tower", "vision_model", "visual.", "multi_modal_projector", "patch_embed", "image_newline")),
+    (
+        "vision",
+        (
+            "v.blk",
+            "v.patch",
+            "v.pos",
+            "v.post",
+            "v.pre",
+            "mm.",
+            "vision_tower",
+            "vision_model",
+            "visual.",
+            "multi_modal_projector",
+            "patch_embed",
+            "image_newline",
+        ),
+    ),
     ("audio", ("a.blk", "audio_tower", "audio_model")),
     ("norm", ("norm", "ln_", "layernorm", ".ln")),
     ("experts", ("_exps", "experts.", "block_sparse_moe", "ffn_gate_inp", "shared_expert", "_shexp", "mlp.gate.", "router", "exp_probs")),
     ("state", ("ssm", "mamba", "mixer", "time_mix", "linear_attn", "shortconv", ".conv.", "dt_proj", "x_proj", "a_log", "rwkv")),
     ("attention", ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv", "rope_freqs", "query", "c_attn", "kv_")),
-    ("feed_forward", ("ffn", "mlp", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "fc1", "fc2", "dense_h", "channel_mix", "output.dense", ".wo.", ".wi")),
+    (
+        "feed_forward",
+        (
+            "ffn",
+            "mlp",
+            "feed_forward",
+            "gate_proj",
+            "up_proj",
+            "down_proj",
+            "intermediate",
+            "fc1",
+            "fc2",
+            "dense_h",
+            "channel_mix",
+            "output.dense",
+            ".wo.",
+            ".wi",
+        ),
+    ),
     ("embedding", ("embd", "embed", "wte", "wpe", "token_types")),
     ("output", ("lm_head", "output.weight", "output.bias", "cls", "pooler", "score")),
 )
@@ -109,7 +143,11 @@ def _active(checkpoint: "Checkpoint") -> "int | Missing":
     experts, used = checkpoint.metadata.get(f"{prefix}.expert_count"), checkpoint.metadata.get(f"{prefix}.expert_used_count")
     packed = sum(tensor.elements for tensor in checkpoint.tensors if "_exps" in tensor.name)
     if not packed:
-        return total if "general.architecture" in checkpoint.metadata or not _sparse(checkpoint) else Missing(reason="not_supported", detail="the config does not tell how many experts a token uses")
+        return (
+            total
+            if "general.architecture" in checkpoint.metadata or not _sparse(checkpoint)
+            else Missing(reason="not_supported", detail="the config does not tell how many experts a token uses")
+        )
     if not (isinstance(experts, int) and isinstance(used, int) and 0 < used <= experts):
         return Missing(reason="not_supported", detail=f"{prefix}.expert_count and expert_used_count do not tell")
     return total - packed + packed * used // experts
@@ -130,7 +168,11 @@ def picture(shape: "Shape") -> str:
     words = [word(layer) for layer in shape.layers]
     text = _fold(words)
     if shape.encoder_layers:
-        text = f"encoder: {_fold([word(layer) for layer in shape.encoder_layers])}; decoder: {text}" if words else f"encoder: {_fold([word(layer) for layer in shape.encoder_layers])}"
+        text = (
+            f"encoder: {_fold([word(layer) for layer in shape.encoder_layers])}; decoder: {text}"
+            if words
+            else f"encoder: {_fold([word(layer) for layer in shape.encoder_layers])}"
+        )
     return text
 
 

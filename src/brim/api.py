@@ -3,13 +3,12 @@
 import os
 
 from brim import budget as budgets
+from brim.checkpoint import open_checkpoint
 from brim.engines.llama_cpp import NEWEST_BUILD, price
 from brim.facts.device import Device, Memory
 from brim.facts.workload import LlamaWorkload
 from brim.prediction import Prediction, predict
 from brim.probes.host import HostProbe
-from brim.readers import gguf
-from brim.readers.source import FileSource
 from brim.values import Record
 
 TYPE_CHECKING = False
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Protocol
 
+    from brim.anatomy import Anatomy
     from brim.facts.device import Host
     from brim.facts.model import Checkpoint
     from brim.facts.settings import Limits
@@ -55,9 +55,23 @@ def probe(*, reserve: float | None = None, environ: "Mapping[str, str] | None" =
 
 
 def read(model: str) -> "Checkpoint":
-    """What the model file's header says. Raises `Unreadable` or one `BadCheckpoint`."""
-    with FileSource(model) as source:
-        return gguf.read(source)
+    """What the headers of the model say: a file or folder in any form that brim reads. Raises `Unreadable` or one `BadCheckpoint`."""
+    return open_checkpoint(model)
+
+
+def inspect(model: "str | Checkpoint") -> "tuple[Checkpoint, Anatomy]":
+    """What is in a model: its facts, and what they amount to. Raises as `read`."""
+    from brim.anatomy import describe
+
+    checkpoint = read(model) if isinstance(model, str) else model
+    return checkpoint, describe(checkpoint)
+
+
+def shape_file(model: "str | Checkpoint") -> "dict[str, Any]":
+    """The shape file of a model as a JSON-able document: what a plan is priced from, without the weights. Raises as `read`."""
+    from brim.readers.shape_file import compose
+
+    return compose(read(model) if isinstance(model, str) else model)
 
 
 def fit(

@@ -62,7 +62,10 @@ def _gguf(source: "Source", folder: "str | None") -> Checkpoint:
         names = gguf.shard_names(source.name, part.split_no, part.split_count)
         missing = [name for name in names if folder is None or not os.path.lexists(name)]
         if missing:
-            raise BadShards(f"{source.name}: {len(missing)} of {len(names)} shards are missing, first {os.path.basename(missing[0])!r}", hint="Fetch all shards of the split.")
+            raise BadShards(
+                f"{source.name}: {len(missing)} of {len(names)} shards are missing, first {os.path.basename(missing[0])!r}",
+                hint="Fetch all shards of the split.",
+            )
         parts = []
         for number, name in enumerate(names):
             with FileSource(name) as shard:
@@ -116,7 +119,9 @@ def _single(path: str, names: "list[str]", several: "list[str]") -> Checkpoint:
     if len(candidates) == 1:
         return open_checkpoint(rooms.member(path, candidates[0]))
     if candidates:
-        raise NotACheckpoint(f"{path}: holds {len(candidates)} models ({', '.join(candidates[:4])}{', …' if len(candidates) > 4 else ''})", hint="Name one of the files.")
+        raise NotACheckpoint(
+            f"{path}: holds {len(candidates)} models ({', '.join(candidates[:4])}{', …' if len(candidates) > 4 else ''})", hint="Name one of the files."
+        )
     if "config.json" in names:
         with FileSource(rooms.member(path, "config.json")) as source:
             return read(source, path)
@@ -371,7 +376,17 @@ def _implied(config: "dict[str, Any]", name: str) -> "tuple[Any, tuple[Tensor, .
     return shape, tuple(tensors), tuple(notes)
 
 
-_FORMATS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16", "fp16": "F16", "bf16": "BF16"}
+_FORMATS = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float64": "F64",
+    "torch.float32": "F32",
+    "torch.float16": "F16",
+    "torch.bfloat16": "BF16",
+    "fp16": "F16",
+    "bf16": "BF16",
+}
 
 
 def _inner(config: "dict[str, Any]") -> "dict[str, Any]":

@@ -39,7 +39,7 @@ def workload(asked: "Namespace") -> LlamaWorkload:
 def main(argv: list[str]) -> int:
     """Exit 0 fits, 3 does not fit, 4 cannot tell."""
     parser = Parser("fit", "Whether a model fits this device, before it runs.")
-    parser.add_argument("model", metavar="MODEL", help="a GGUF file")
+    parser.add_argument("model", metavar="MODEL", help="a GGUF, safetensors, ONNX, PyTorch or shape file, a config.json, or a model folder")
     parser.add_argument("--json", action="store_true", help="print brim.fit/1")
     parser.add_argument("--explain", action="store_true", help="print the rule and the source of each part")
     parser.add_argument("--reserve", type=fraction, metavar="FRACTION", help="hold back this share of the device (0…1)")

@@ -84,6 +84,7 @@ def packed_bytes(bits: int, elements: int) -> int:
     """Whole bytes that hold `elements` values of `bits` bits each, packed without gaps."""
     return (bits * elements + 7) // 8
 
+
 # general.file_type → the quantiser's word. include/llama.h `enum llama_ftype`, llama.cpp b11434.
 GGUF_FILE_TYPES: dict[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S",

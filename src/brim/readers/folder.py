@@ -44,7 +44,9 @@ def member(folder: str, name: str) -> str:
         target, home = os.path.realpath(path), os.path.realpath(folder)
         cache = os.path.join(os.path.dirname(os.path.dirname(home)), "blobs")
         if not any(target.startswith(place + os.sep) for place in (home, cache)):
-            raise BadShards(f"{folder}: the shard {name!r} is a symlink that leads out of the folder", hint="Name the real folder, or copy the file into this one.")
+            raise BadShards(
+                f"{folder}: the shard {name!r} is a symlink that leads out of the folder", hint="Name the real folder, or copy the file into this one."
+            )
     return path
 
 
@@ -91,7 +93,8 @@ def check_present(index: Index, names: "list[str]") -> None:
     missing = [shard for shard in index.shards if shard not in here]
     if missing:
         raise BadShards(
-            f"{index.name}: {len(missing)} of {len(index.shards)} shards are missing, first {missing[0]!r}", hint="The download is not complete; fetch what is missing."
+            f"{index.name}: {len(missing)} of {len(index.shards)} shards are missing, first {missing[0]!r}",
+            hint="The download is not complete; fetch what is missing.",
         )
 
 

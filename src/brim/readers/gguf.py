@@ -181,7 +181,9 @@ def _version(header: _Header) -> None:
         header.order = ">"
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version == 1:
-        raise UnsupportedVersion(f"{header.source.name}: GGUF version 1 is not read (2 and 3 are)", hint="Convert the file again; version 1 was left in August 2023.")
+        raise UnsupportedVersion(
+            f"{header.source.name}: GGUF version 1 is not read (2 and 3 are)", hint="Convert the file again; version 1 was left in August 2023."
+        )
     if version not in (2, 3):
         raise UnsupportedVersion(f"{header.source.name}: GGUF version {version} is not read (2 and 3 are)")
 
@@ -283,7 +285,10 @@ def _checked(source: "Source", row: "tuple[str, tuple[int, ...], int, int]", sta
     name, dims, code, offset = row
     known = GGML_TYPES.get(code)
     if known is None:
-        raise BadTensor(f"{source.name}: tensor {name!r} has the unknown ggml type {code}", hint="The type is newer than this brim, was removed from ggml, or the file is damaged.")
+        raise BadTensor(
+            f"{source.name}: tensor {name!r} has the unknown ggml type {code}",
+            hint="The type is newer than this brim, was removed from ggml, or the file is damaged.",
+        )
     dtype, block, size = known
     elements = 1
     for dim in dims:
@@ -321,7 +326,8 @@ def shard_names(name: str, number: int, count: int) -> "list[str]":
     ending = f"-{number + 1:05d}-of-{count:05d}.gguf"
     if not name.endswith(ending):
         raise BadShards(
-            f"{name}: is shard {number + 1} of {count}, but its name does not end in {ending}, so the others cannot be found", hint="Give the shards their names back."
+            f"{name}: is shard {number + 1} of {count}, but its name does not end in {ending}, so the others cannot be found",
+            hint="Give the shards their names back.",
         )
     stem = name[: -len(ending)]
     return [f"{stem}-{index + 1:05d}-of-{count:05d}.gguf" for index in range(count)]

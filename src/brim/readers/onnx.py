@@ -274,7 +274,9 @@ def _outside(part: Part, name: str, places: "dict[str, str]", wanted: int) -> "t
     """(offset, bytes, shard) of external data; its file must lie beside the model."""
     location = places.get("location", "")
     if not location or len(location) > 255 or location in (".", "..") or any(char in location for char in "/\\\0:"):
-        raise BadShards(f"{part.name}: tensor {name[:200]!r} lies in {location[:200]!r}, which is no plain file name", hint="External data must lie beside the model file.")
+        raise BadShards(
+            f"{part.name}: tensor {name[:200]!r} lies in {location[:200]!r}, which is no plain file name", hint="External data must lie beside the model file."
+        )
     numbers = []
     for key, default in (("offset", "0"), ("length", str(wanted))):
         digits = places.get(key, default)

@@ -23,7 +23,9 @@ _ARCHITECTURE = "general.architecture"
 
 def looks_like(document: object) -> bool:
     """Whether a decoded JSON or TOML document is a shape file."""
-    return isinstance(document, dict) and (isinstance(document.get("metadata"), dict) or isinstance(document.get("config"), dict)) and "weight_map" not in document
+    return (
+        isinstance(document, dict) and (isinstance(document.get("metadata"), dict) or isinstance(document.get("config"), dict)) and "weight_map" not in document
+    )
 
 
 def parse(name: str, document: "dict[str, Any]") -> Checkpoint:
@@ -37,7 +39,9 @@ def parse(name: str, document: "dict[str, Any]") -> Checkpoint:
     if tensors and weights != held:
         caveats.append(f"{name}: claims {weights} bytes of weights, its tensors are {held}")
     if not tensors:
-        caveats.append(f"{name}: has no tensor directory; the weights are {weights} bytes by its own word" if weights else f"{name}: says nothing about its weights")
+        caveats.append(
+            f"{name}: has no tensor directory; the weights are {weights} bytes by its own word" if weights else f"{name}: says nothing about its weights"
+        )
     architecture = config.get("model_type") if isinstance(config, dict) else metadata.get(_ARCHITECTURE)
     if not isinstance(architecture, str) or not architecture:
         raise BadHeader(f"{name}: {'config.model_type' if isinstance(config, dict) else 'metadata.' + _ARCHITECTURE} is missing or no string")
@@ -84,7 +88,7 @@ def _row(tensor: Tensor) -> "list[Any]":
 def _portable(value: object) -> bool:
     """Whether JSON and TOML can carry a value: no NaN, no infinity."""
     if isinstance(value, float):
-        return value == value and abs(value) != float("inf")  # noqa: PLR0124 (NaN is the one value that differs from itself)
+        return value == value and abs(value) != float("inf")
     if isinstance(value, list):
         return all(_portable(item) for item in value)
     return True

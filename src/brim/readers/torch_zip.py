@@ -83,7 +83,11 @@ def _storages(source: "Source", raw: bytes, count: int, end: int, shard: int) ->
     for number in range(count):
         if raw[at : at + 4] != _ENTRY or at + 46 > len(raw):
             raise BadHeader(f"{source.name}: record {number} of {count} of the zip directory is damaged")
-        method, packed, plain, name_len, extra_len, note_len, place = *unpack_from("<H", raw, at + 10), *unpack_from("<2I3H", raw, at + 20), unpack_from("<I", raw, at + 42)[0]
+        method, packed, plain, name_len, extra_len, note_len, place = (
+            *unpack_from("<H", raw, at + 10),
+            *unpack_from("<2I3H", raw, at + 20),
+            unpack_from("<I", raw, at + 42)[0],
+        )
         after = at + 46 + name_len
         if after + extra_len + note_len > len(raw):
             raise BadHeader(f"{source.name}: record {number} of the zip directory leads out of it")

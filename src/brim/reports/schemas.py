@@ -86,6 +86,30 @@ _COMPARISON = {
     "required": ["part", "predicted_bytes", "measured_bytes", "difference_bytes", "source"],
 }
 
+_SLICES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"word": _TEXT, "tensors": _BYTES, "stored_bytes": _BYTES, "elements": _BYTES},
+        "required": ["word", "tensors", "stored_bytes", "elements"],
+        "additionalProperties": False,
+    },
+}
+_TENSOR = {
+    "type": "object",
+    "properties": {
+        "name": _TEXT,
+        "dims": {"type": "array", "items": _BYTES},
+        "dtype": _TEXT,
+        "offset": _BYTES,
+        "stored_bytes": _BYTES,
+        "elements": _BYTES,
+        "shard": _BYTES,
+    },
+    "required": ["name", "dims", "dtype", "offset", "stored_bytes", "elements", "shard"],
+    "additionalProperties": False,
+}
+
 SCHEMAS: "dict[str, dict[str, Any]]" = {
     "probe": _document("brim.probe/1", {"devices": {"type": "array", "items": _DEVICE}, "host": {"type": "object"}, "warnings": _TEXTS}),
     "fit": _document(
@@ -131,6 +155,31 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "looks": {"type": "integer"},
             "journal_head": _TEXT,
         },
+    ),
+    "inspect": _document(
+        "brim.inspect/1",
+        {
+            "name": _TEXT,
+            "form": {"enum": ["gguf", "safetensors", "config", "shape", "peft", "mlx", "onnx", "torch"]},
+            "role": _TEXT,
+            "architecture": _TEXT,
+            "source": _TEXT,
+            "shards": _TEXTS,
+            "file_bytes": _BYTES,
+            "weights_bytes": _BYTES,
+            "tensor_count": _BYTES,
+            "quantisation": _TEXT,
+            "parameters": _or_missing(_BYTES),
+            "active_parameters": _or_missing(_BYTES),
+            "context_trained": _or_missing(_BYTES),
+            "layers": _TEXT,
+            "shape": {"type": "object"},
+            "by_role": _SLICES,
+            "by_format": _SLICES,
+            "unusual": _TEXTS,
+            "tensors": {"type": "array", "items": _TENSOR},
+        },
+        optional=("tensors",),
     ),
     "verify": _document("brim.verify/1", {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}}),
     "error": _document("brim.error/1", {"code": {"type": "integer"}, "reason": _TEXT, "message": _TEXT, "hint": _TEXT}),
