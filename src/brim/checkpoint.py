@@ -6,7 +6,7 @@ Where headers say which layers there are, the pure rooms in `shapes/` and `packi
 
 import os
 
-from brim.errors import BadShards, NotACheckpoint, Unreadable
+from brim.errors import BadShards, NotACheckpoint, Unreadable, Usage
 from brim.facts.dtypes import GGUF_FILE_TYPES
 from brim.facts.model import Checkpoint
 from brim.readers import gguf
@@ -119,7 +119,7 @@ def _single(path: str, names: "list[str]", several: "list[str]") -> Checkpoint:
     if len(candidates) == 1:
         return open_checkpoint(rooms.member(path, candidates[0]))
     if candidates:
-        raise NotACheckpoint(
+        raise Usage(
             f"{path}: holds {len(candidates)} models ({', '.join(candidates[:4])}{', …' if len(candidates) > 4 else ''})", hint="Name one of the files."
         )
     if "config.json" in names:

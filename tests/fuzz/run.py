@@ -20,7 +20,18 @@ def main() -> None:
     for number, data in enumerate(seeds()[target]):
         with open(os.path.join(corpus, f"seed{number}"), "wb") as file:
             file.write(data)
-    words = [sys.argv[0], corpus, f"-runs={runs}", f"-seed={seed}", "-max_len=4096", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={folder}/", "-print_final_stats=1", "-verbosity=1"]
+    words = [
+        sys.argv[0],
+        corpus,
+        f"-runs={runs}",
+        f"-seed={seed}",
+        "-max_len=4096",
+        "-timeout=10",
+        "-rss_limit_mb=1024",
+        f"-artifact_prefix={folder}/",
+        "-print_final_stats=1",
+        "-verbosity=1",
+    ]
     atheris.Setup(words, lambda data: targets.one(target, data))
     atheris.Fuzz()
 

@@ -108,14 +108,25 @@ def onnx(*tensors: bytes, nodes: bytes = b"") -> bytes:
     """A ModelProto with these initialisers."""
     if not tensors:
         tensors = (onnx_tensor("w", (4, 2), 1, bytes(32)), onnx_tensor("b", (3,), 21, bytes(2)))
-        nodes = field(1, field(1, b"x") + field(1, b"w") + field(4, b"MatMulNBits") + field(5, field(1, b"K") + field(3, 8)) + field(5, field(1, b"t") + field(5, onnx_tensor("c", (1,), 7, bytes(8)))))
+        nodes = field(
+            1,
+            field(1, b"x")
+            + field(1, b"w")
+            + field(4, b"MatMulNBits")
+            + field(5, field(1, b"K") + field(3, 8))
+            + field(5, field(1, b"t") + field(5, onnx_tensor("c", (1,), 7, bytes(8)))),
+        )
     graph = nodes + field(2, b"g") + b"".join(field(5, tensor) for tensor in tensors)
     return field(1, 10) + field(2, b"test") + field(7, graph)
 
 
 def torch_zip(records: dict[str, bytes] | None = None, method: int = zipfile.ZIP_STORED) -> bytes:
     """A PyTorch archive."""
-    held = {"archive/data.pkl": b"\x80\2}.", "archive/byteorder": b"little", "archive/data/0": bytes(64), "archive/data/1": bytes(16), "archive/version": b"3\n"} if records is None else records
+    held = (
+        {"archive/data.pkl": b"\x80\2}.", "archive/byteorder": b"little", "archive/data/0": bytes(64), "archive/data/1": bytes(16), "archive/version": b"3\n"}
+        if records is None
+        else records
+    )
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w", method) as archive:
         for name, data in held.items():
@@ -123,7 +134,10 @@ def torch_zip(records: dict[str, bytes] | None = None, method: int = zipfile.ZIP
     return memory.getvalue()
 
 
-INDEX = {"metadata": {"total_size": 36}, "weight_map": {"model.embed.weight": "model-00001-of-00002.safetensors", "model.q.weight": "model-00002-of-00002.safetensors"}}
+INDEX = {
+    "metadata": {"total_size": 36},
+    "weight_map": {"model.embed.weight": "model-00001-of-00002.safetensors", "model.q.weight": "model-00002-of-00002.safetensors"},
+}
 SHAPE = {
     "name": "small",
     "file_type": "Q4_K_M",
