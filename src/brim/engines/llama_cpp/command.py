@@ -1,47 +1,273 @@
-"""Reads the model out of a llama.cpp command line, so that `brim run -- llama-server -m …` is gated by it; words in, facts out.
+"""Reads the command line of a llama.cpp program, or of a packaging of it, as a workload; pure: the environment is an argument, no path is opened.
 
-First form: `-m`, `-c`, `-np`, `-b`, `-ub`, `-ctk`, `-ctv`, `-fa`, `-kvu` of llama.cpp's programs (common/arg.cpp, b11434). An option that is not known makes the
-answer None: a plan for another command line than the user's would be a guess.
+Guarantees: the program's own words, short and long, `LLAMA_ARG_*` variables below them, the last one wins, as common/arg.cpp `common_params_parse_ex` (b11434)
+reads them; a value is never taken for an option; whole numbers are read as `std::stoi` reads them (`-c 32k` is 32, and a caveat says so). Options that brim
+knows to hold no memory are dropped; those that may and are not priced, and those that nobody knows, are kept in `unpriced`. Errors: `Usage` naming the option, for a
+value that is missing or cannot be read. Not covered: /etc/llama.cpp/config.ini and preset files (a pure room reads no file).
 """
 
+from brim.engines.llama_cpp.defaults import resolve
+from brim.engines.llama_cpp.options import Option, options
+from brim.engines.llama_cpp.settings import APPLY, UNPRICED, Given, Said
+from brim.errors import Usage
 from brim.facts.workload import LlamaWorkload
+from brim.values import Record
 
-PROGRAMS = ("llama-server", "llama-cli", "llama-completion")
-_VALUES = {
-    "-m": "model", "--model": "model", "-c": "ctx", "--ctx-size": "ctx", "-np": "slots", "--parallel": "slots", "-b": "batch", "--batch-size": "batch",
-    "-ub": "ubatch", "--ubatch-size": "ubatch", "-ctk": "ctk", "--cache-type-k": "ctk", "-ctv": "ctv", "--cache-type-v": "ctv",
-    "-fa": "flash_attn", "--flash-attn": "flash_attn", "--host": "", "--port": "", "-t": "", "--threads": "", "-p": "", "--prompt": "", "-n": "", "--predict": "",
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Command(Record):
+    """What a command line asks of llama.cpp.
+
+    `model` is a path, a URL or `hf:org/name[:file or quantisation]`, None where the command names none. `workloads` are resolved (every default filled in);
+    llama-bench makes several. `given` is the first workload as the user wrote it. `devices` are the engine's own device names (None: not said; empty: none).
+    `visible` are the devices that a `*_VISIBLE_DEVICES` variable leaves. `defaults` are sentences on the defaults that decide memory.
+    """
+
+    program: str
+    engine: str
+    model: str | None
+    workloads: tuple[LlamaWorkload, ...]
+    given: LlamaWorkload
+    devices: tuple[str, ...] | None = None
+    visible: tuple[str, ...] | None = None
+    local_file: str | None = None
+    mmproj_auto: bool = False
+    unpriced: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+# Program → the LLAMA_EXAMPLE word whose options it takes (its `common_params_parse` call, b11434). `bench` is llama-batched-bench's word.
+PROGRAMS = {
+    "llama-server": "server", "llama-cli": "cli", "llama-completion": "completion", "llama-perplexity": "perplexity", "llama-imatrix": "imatrix",
+    "llama-embedding": "embedding", "llama-retrieval": "retrieval", "llama-passkey": "passkey", "llama-batched-bench": "bench", "llama-parallel": "parallel",
+    "llama-speculative": "speculative", "llama-speculative-simple": "speculative", "llama-lookup": "lookup", "llama-lookahead": "", "llama-mtmd-cli": "mtmd",
+    "llama-tts": "tts", "llama-fit-params": "fit_params", "llama-finetune": "finetune", "llama-diffusion-cli": "diffusion",
+    "llama-cvector-generator": "cvector_generator",
+    "llama-results": "results", "llama-debug": "debug", "llama-eval-callback": "", "llama-save-load-state": "", "llama-batched": "batched", "llama-simple": "",
+    "llama-bench": "llama-bench",
 }  # fmt: skip
-_NUMBERS = ("ctx", "slots", "batch", "ubatch")
+# names that earlier builds gave to the same programs
+_ALIASES = {
+    "llama-llava-cli": "llama-mtmd-cli", "llama-gemma3-cli": "llama-mtmd-cli", "llama-minicpmv-cli": "llama-mtmd-cli", "llama-qwen2vl-cli": "llama-mtmd-cli",
+    "llama-batched-bench-cli": "llama-batched-bench",
+}  # fmt: skip
+# app/llama.cpp `cmds`, b11434: one binary, the program as its first word
+_SUBCOMMANDS = {
+    "serve": "llama-server", "server": "llama-server", "cli": "llama-cli", "client": "llama-cli", "completion": "llama-completion",
+    "complete": "llama-completion",
+    "bench": "llama-bench", "batched-bench": "llama-batched-bench", "fit-params": "llama-fit-params", "perplexity": "llama-perplexity",
+}  # fmt: skip
+# commands that only start another one, and how many words of their own each option of theirs takes
+_WRAPPERS = {
+    "nice": {"-n": 1, "--adjustment": 1}, "ionice": {"-c": 1, "-n": 1, "-p": 1}, "nohup": {}, "setsid": {}, "time": {"-f": 1, "-o": 1},
+    "stdbuf": {"-i": 1, "-o": 1, "-e": 1},
+    "taskset": {"-c": 1}, "numactl": {"-m": 1, "-N": 1, "-C": 1, "-i": 1, "-p": 1}, "sudo": {"-u": 1, "-g": 1}, "chrt": {}, "prlimit": {},
+    "exec": {}, "command": {},
+    "timeout": {"-k": 1, "-s": 1}, "srun": {"-n": 1, "-p": 1, "-N": 1, "-c": 1, "-G": 1}, "env": {"-u": 1, "-C": 1}, "systemd-inhibit": {},
+    "caffeinate": {"-t": 1, "-w": 1},
+}  # fmt: skip
+# wrappers whose first plain word is theirs, not the command
+_OWN_WORD = {"timeout": 1, "chrt": 1}
 
 
-def understand(command: list[str]) -> tuple[str, LlamaWorkload] | None:
-    """(model path, workload) of a llama.cpp command line, or None where it is another program's or holds a word that is not understood."""
-    program = command[0].rsplit("/", 1)[-1] if command else ""
-    if program not in PROGRAMS:
+def read(words: "Sequence[str]", environ: "Mapping[str, str]") -> "Command | None":
+    """The command as llama.cpp or a packaging of it would take it; None where the program is none of theirs. `Usage` for a value that cannot be read."""
+    words, environ = unwrap(tuple(words), environ)
+    if not words:
         return None
-    found: dict[str, str] = {}
-    words = iter(command[1:])
-    for word in words:
-        if word in ("-kvu", "--kv-unified"):
-            found["kv_unified"] = "1"
+    name = program_name(words[0])
+    rest = words[1:]
+    if name == "llama" and rest and rest[0] in _SUBCOMMANDS:
+        name, rest = _SUBCOMMANDS[rest[0]], rest[1:]
+    name = _ALIASES.get(name, name)
+    if name == "llama-bench":
+        from brim.engines.llama_cpp.bench import read_bench
+
+        return read_bench(rest, environ)
+    if name in PROGRAMS:
+        return read_program(name, rest, environ)
+    from brim.engines.llama_cpp.packagings import read_packaging
+
+    return read_packaging(name, rest, environ)
+
+
+def program_name(word: str) -> str:
+    """`/opt/llama.cpp/build/bin/llama-server.exe` → `llama-server`; a backend at the end of the name (`llama-server-cuda`) is dropped."""
+    name = word.replace("\\", "/").rsplit("/", 1)[-1]
+    if name.lower().endswith(".exe"):
+        name = name[:-4]
+    for backend in ("-cuda", "-vulkan", "-rocm", "-hip", "-metal", "-cpu", "-sycl"):
+        if name.endswith(backend) and name[: -len(backend)] in PROGRAMS:
+            return name[: -len(backend)]
+    return name
+
+
+def unwrap(words: tuple[str, ...], environ: "Mapping[str, str]") -> "tuple[tuple[str, ...], Mapping[str, str]]":
+    """Drops `VAR=value`, `env`, `nice`, `numactl`, `docker run IMAGE` and the like from the front; variables set there join the environment."""
+    own = dict(environ)
+    while words:
+        head = program_name(words[0])
+        if "=" in words[0] and words[0].split("=", 1)[0].isidentifier():
+            key, _, value = words[0].partition("=")
+            own[key] = value
+            words = words[1:]
+        elif head in ("docker", "podman") and len(words) > 2:
+            return _container(words, own)
+        elif head in _WRAPPERS:
+            words = _skip_own(words[1:], _WRAPPERS[head], _OWN_WORD.get(head, 0))
+        else:
+            break
+    return words, own
+
+
+def _skip_own(words: tuple[str, ...], arity: dict[str, int], plain: int) -> tuple[str, ...]:
+    """The words after a wrapper's own options and its first `plain` plain words; `taskset 0xff CMD` and `taskset -c 0-3 CMD` both end at CMD."""
+    i = 0
+    while i < len(words):
+        word = words[i]
+        if word == "--":
+            i += 1
+            break
+        if word.startswith("-"):
+            i += 1 + arity.get(word, 0)
+        elif plain > 0:
+            plain, i = plain - 1, i + 1
+        elif word.startswith("0x"):
+            i += 1
+        else:
+            break
+    return words[i:]
+
+
+def _container(words: tuple[str, ...], environ: dict[str, str]) -> "tuple[tuple[str, ...], Mapping[str, str]]":
+    """`docker run … IMAGE ARGS`: the image of llama.cpp says the program (`:server` has llama-server as its entry point, `:full` names it by `--server`)."""
+    for i, word in enumerate(words[:-1]):
+        if word in ("-e", "--env") and "=" in words[i + 1]:
+            key, _, value = words[i + 1].partition("=")
+            environ[key] = value
+    for i, word in enumerate(words):
+        if (
+            i > 1
+            and "llama.cpp" in word
+            and not word.startswith("-")
+            and (":" in word or "/" in word)
+            and words[i - 1] not in ("-v", "--volume", "-w", "--name")
+        ):
+            tag, rest = word.rsplit(":", 1)[-1], words[i + 1 :]
+            if tag.startswith("full") and rest and rest[0] in ("--server", "-s", "--run", "-r", "--bench", "-b", "--perplexity", "-p"):
+                program = {"s": "llama-server", "r": "llama-completion", "b": "llama-bench", "p": "llama-perplexity"}[rest[0].lstrip("-")[0]]
+                return (program, *rest[1:]), environ
+            return ("llama-cli" if tag.startswith("light") else "llama-server", *rest), environ
+    return words, environ
+
+
+def read_program(program: str, words: "Sequence[str]", environ: "Mapping[str, str]") -> Command:
+    """One of llama.cpp's own programs (not llama-bench, which has a parser of its own)."""
+    given = Given(program)
+    for option in options()[1]:
+        _apply_environment(given, option, environ)
+    _apply_words(given, tuple(words))
+    return finish(given, "llama.cpp", environ)
+
+
+def _apply_environment(given: Given, option: Option, environ: "Mapping[str, str]") -> None:
+    """arg.cpp `get_value_from_env`: the `LLAMA_ARG_NO_…` form of a switch wins by being there, whatever its value."""
+    if not option.env:
+        return
+    value = environ.get(option.env)
+    if option.negated and option.env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_") in environ:
+        value = "0"
+    if value is None or (option.programs and PROGRAMS[given.program] not in option.programs):
+        return
+    if option.kind == "f":
+        if value.lower() in ("on", "enabled", "true", "1"):
+            _set(given, option, "", positive=True, word=option.env)
+    elif option.kind == "b":
+        if value.lower() not in ("on", "enabled", "true", "1", "off", "disabled", "false", "0"):
+            raise Usage(f"{option.env}={value}: llama.cpp takes on or off here")
+        _set(given, option, "", positive=value.lower() in ("on", "enabled", "true", "1"), word=option.env)
+    else:
+        _set(given, option, value, positive=True, word=option.env)
+
+
+def _apply_words(given: Given, words: tuple[str, ...]) -> None:
+    by_word = options()[0]
+    i = 0
+    while i < len(words):
+        word = words[i]
+        name = "--" + word[2:].replace("_", "-") if word.startswith("--") else word
+        if name not in by_word and name.startswith("--") and "=" in name:
+            name, joined = word.split("=", 1)
+            name = "--" + name[2:].replace("_", "-")
+            if name in by_word:
+                given.caveats.append(f"{word}: llama.cpp takes {name} and its value as two words and ends at this one")
+                words = (*words[:i], name, joined, *words[i + 1 :])
+        option = by_word.get(name)
+        if option is None:
+            i = _keep_unknown(given, words, i)
             continue
-        value = next(words, None)
-        if word not in _VALUES or value is None:
-            return None
-        if _VALUES[word]:
-            found[_VALUES[word]] = value
-    if "model" not in found or any(name in found and not found[name].isdigit() for name in _NUMBERS):
-        return None
-    numbers = {name: int(found[name]) if name in found else None for name in _NUMBERS}
-    return found["model"], LlamaWorkload(
-        program=program,
-        kv_unified=True if "kv_unified" in found else None,
-        ctk=found.get("ctk"),
-        ctv=found.get("ctv"),
-        flash_attn=found.get("flash_attn"),
-        ctx=numbers["ctx"],
-        slots=numbers["slots"],
-        batch=numbers["batch"],
-        ubatch=numbers["ubatch"],
-    )
+        i = _take(given, option, name, words, i)
+
+
+def _take(given: Given, option: Option, name: str, words: tuple[str, ...], i: int) -> int:
+    """Apply the known option at `i`; the index behind it and its values."""
+    example = PROGRAMS[given.program]
+    if option.programs and example and example not in option.programs:
+        given.caveats.append(f"{name}: {given.program} (b11434) does not know this option and would end")
+    if option.old:
+        given.caveats.append(f"{name}: a spelling of earlier builds, b11434 refuses it (--no-mmap and --mlock are --load-mode now)")
+    if option.kind in ("f", "b"):
+        _set(given, option, "", positive=name not in option.negated, word=name)
+        return i + 1
+    if option.name == "--flash-attn" and (i + 1 == len(words) or words[i + 1].startswith("-")):
+        given.caveats.append("-fa without a value: builds since August 2025 take on, off or auto; read as on")
+        _set(given, option, "on", positive=True, word=name)
+        return i + 1
+    count = 2 if option.kind == "w" else 1
+    if i + count >= len(words):
+        raise Usage(f"{name} needs a value", hint="Give the command as the engine would take it.")
+    _set(given, option, words[i + 1], positive=True, word=name)
+    return i + 1 + count
+
+
+def _keep_unknown(given: Given, words: tuple[str, ...], i: int) -> int:
+    """Keep what nobody knows: the option and the plain words behind it, which may be its values."""
+    end = i + 1
+    if words[i].startswith("-"):
+        while end < len(words) and not words[end].startswith("-"):
+            end += 1
+    given.unpriced.append(" ".join(words[i:end]))
+    given.caveats.append(f"{words[i]}: no option of {given.program} at b11434; not priced")
+    return end
+
+
+def _set(given: Given, option: Option, value: str, *, positive: bool, word: str) -> None:
+    apply = APPLY.get(option.name)
+    if apply is not None:
+        apply(given, Said(word, value, positive=positive))
+    elif option.name in UNPRICED or option.kind == "r":
+        given.unpriced.append(f"{word} {value}".strip())
+
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
+
+
+def finish(given: Given, engine: str, environ: "Mapping[str, str]", variants: "tuple[LlamaWorkload, ...]" = ()) -> Command:
+    """The command of what was given: defaults filled in, the model named, the devices kept apart."""
+    asked = LlamaWorkload(program=given.program, **given.fields, unpriced=tuple(given.unpriced))
+    resolved = [resolve(one) for one in (variants or (asked,))]
+    visible = next((environ[key] for key in _VISIBLE if key in environ), None)
+    auto = bool(given.hf_repo) and not given.no_mmproj and asked.mmproj is None and PROGRAMS.get(given.program) in ("server", "cli", "mtmd")
+    caveats = list(dict.fromkeys(given.caveats))
+    if auto:
+        caveats.append("-hf also loads the projector that its repository ships, if there is one; give --mmproj to price it or --no-mmproj to leave it out")
+    return Command(
+        program=given.program, engine=engine, model=given.model(), workloads=tuple(dict.fromkeys(one for one, _ in resolved)), given=asked, devices=given.devices,
+        visible=None if visible is None else tuple(part.strip() for part in visible.split(",") if part.strip()), local_file=given.path, mmproj_auto=auto,
+        unpriced=tuple(dict.fromkeys(given.unpriced)), defaults=tuple(dict.fromkeys(note for _, notes in resolved for note in notes)),
+        caveats=tuple(caveats),
+    )  # fmt: skip
