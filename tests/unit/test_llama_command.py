@@ -10,6 +10,12 @@ from brim.errors import Usage
 
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
+
+def words(line: str) -> list[str]:
+    """A command line without quotes, as its words."""
+    return line.split()
+
+
 # (command, what the first workload must hold)
 MEANS = [
     # the server's own defaults: slots auto is 4 on one shared cache; logits for the slots only
@@ -97,9 +103,9 @@ MEANS = [
     ("timeout 60 llama-server -m a.gguf -c 512", {"ctx": 512}),
     ("docker run --gpus all -v /m:/m -p 8080:8080 ghcr.io/ggml-org/llama.cpp:server-cuda -m /m/a.gguf -c 512", {"ctx": 512, "slots": 4}),
     # packagings
-    ("python -m llama_cpp.server --model a.gguf --n_ctx 8192 --n_gpu_layers -1", {"ctx": 8192, "gpu_layers": -2, "batch": 512, "flash_attn": "off", "swa_full": True}),
+    ("python -m llama_cpp.server --model a.gguf --n_ctx 8192 --n_gpu_layers -1", {"ctx": 8192, "gpu_layers": -2, "batch": 512, "swa_full": True}),
     ("python3 -m llama_cpp.server --model=a.gguf --type_k=8 --type_v 8 --flash_attn true", {"ctx": 2048, "ctk": "q8_0", "ctv": "q8_0", "flash_attn": "on"}),
-    ("koboldcpp --model a.gguf --contextsize 16384 --gpulayers 33 --flashattention --quantkv 1", {"ctx": 16384, "gpu_layers": 33, "ctk": "q8_0", "swa_full": True}),
+    ("koboldcpp --model a.gguf --contextsize 16384 --gpulayers 33 --flashattention --quantkv 1", {"ctx": 16384, "gpu_layers": 33, "ctk": "q8_0"}),
     ("python koboldcpp.py a.gguf --useswa", {"ctx": 8192, "swa_full": False}),
     ("lms load some/model --context-length 8192 --gpu max", {"ctx": 8192, "gpu_layers": -2}),
 ]  # fmt: skip
@@ -108,7 +114,7 @@ MEANS = [
 @pytest.mark.parametrize(("line", "expected"), MEANS, ids=[line for line, _ in MEANS])
 def test_a_command_line_means_what_the_program_makes_of_it(line: str, expected: dict) -> None:
     """Each line's first workload holds what llama.cpp would hold."""
-    command = read(line.split(), {})
+    command = read(words(line), {})
     assert command is not None
     held = {field: getattr(command.workloads[0], field) for field in expected}
     assert held == expected
@@ -131,7 +137,7 @@ MODELS = [
 @pytest.mark.parametrize(("line", "model"), MODELS)
 def test_the_model_is_found(line: str, model: str | None) -> None:
     """-m, -mu, -hf and -hff name the model in llama.cpp's order."""
-    command = read(line.split(), {})
+    command = read(words(line), {})
     assert command is not None
     assert command.model == model
 
@@ -155,7 +161,7 @@ ENVIRONMENT = [
 @pytest.mark.parametrize(("environ", "line", "field", "value"), ENVIRONMENT)
 def test_the_environment_sits_below_the_words(environ: dict, line: str, field: str, value: object) -> None:
     """LLAMA_ARG_* variables apply, negated forms by being there, and a word goes before them."""
-    command = read(line.split(), environ)
+    command = read(words(line), environ)
     assert command is not None
     assert getattr(command.workloads[0], field) == value
 
@@ -181,12 +187,12 @@ REFUSED = [
 def test_what_llama_cpp_refuses_is_a_usage_error_that_names_the_option(line: str) -> None:
     """A value that is missing or cannot be read is one clear sentence, with the option in it."""
     with pytest.raises(Usage, match=r"-\w"):
-        read(line.split(), {})
+        read(words(line), {})
 
 
 def test_unknown_options_are_kept_and_known_ones_told_from_them() -> None:
     """An option nobody knows is listed with its words; one that holds no memory is not; one that may hold memory is."""
-    command = read("llama-server -m a.gguf --moon-phase full --temp 0.7 --rpc host:50052 -c 4096".split(), {})
+    command = read(words("llama-server -m a.gguf --moon-phase full --temp 0.7 --rpc host:50052 -c 4096"), {})
     assert command is not None
     assert command.unpriced == ("--moon-phase full", "--rpc host:50052")
     assert command.workloads[0].ctx == 4096
@@ -194,14 +200,14 @@ def test_unknown_options_are_kept_and_known_ones_told_from_them() -> None:
 
 def test_an_option_of_another_program_is_said() -> None:
     """llama-cli at b11434 has no --host: the engine would end, and the caveat says so."""
-    command = read("llama-cli -m a.gguf --host 0.0.0.0".split(), {})
+    command = read(words("llama-cli -m a.gguf --host 0.0.0.0"), {})
     assert command is not None
     assert any("--host" in line for line in command.caveats)
 
 
 def test_equals_is_not_llama_cpps_spelling() -> None:
     """--ctx-size=4096 ends llama.cpp; brim prices what was meant and says it."""
-    command = read("llama-server -m a.gguf --ctx-size=4096".split(), {})
+    command = read(words("llama-server -m a.gguf --ctx-size=4096"), {})
     assert command is not None
     assert command.workloads[0].ctx == 4096
     assert any("--ctx-size=4096" in line for line in command.caveats)
@@ -210,12 +216,12 @@ def test_equals_is_not_llama_cpps_spelling() -> None:
 def test_foreign_commands_are_not_ours() -> None:
     """A program that is none of llama.cpp's or its packagings' is None, not a guess."""
     for line in ("python train.py", "vllm serve x", "ls", "ollama list", "lms ps", ""):
-        assert read(line.split(), {}) is None
+        assert read(words(line), {}) is None
 
 
 def test_llama_bench_makes_every_combination_once() -> None:
     """Lists and ranges multiply; the context of each test is prompt + generated + depth; whole batches of logits."""
-    command = read("llama-bench -m a.gguf -p 512,1024 -n 128 -pg 256,64 -d 0,4096 -ctk f16,q8_0 -fa on -ngl 99,0 -nkvo 0".split(), {})
+    command = read(words("llama-bench -m a.gguf -p 512,1024 -n 128 -pg 256,64 -d 0,4096 -ctk f16,q8_0 -fa on -ngl 99,0 -nkvo 0"), {})
     assert command is not None
     contexts = {512, 1024, 128, 320, 4608, 5120, 4224, 4416}
     assert {one.ctx for one in command.workloads} == contexts
@@ -237,18 +243,18 @@ def test_llama_bench_reads_ranges(text: str, count: int) -> None:
 
 def test_devices_are_the_engines_names() -> None:
     """--device CUDA0,CUDA1 and none; CUDA_VISIBLE_DEVICES beside them."""
-    command = read("llama-server -m a.gguf -dev CUDA0,CUDA1".split(), {"CUDA_VISIBLE_DEVICES": "1,0"})
+    command = read(words("llama-server -m a.gguf -dev CUDA0,CUDA1"), {"CUDA_VISIBLE_DEVICES": "1,0"})
     assert command is not None
     assert command.devices == ("CUDA0", "CUDA1")
     assert command.visible == ("1", "0")
-    none = read("llama-server -m a.gguf -dev none".split(), {})
+    none = read(words("llama-server -m a.gguf -dev none"), {})
     assert none is not None
     assert none.devices == ()
 
 
 def test_secrets_are_not_kept() -> None:
     """A token or key on the line or in the environment never reaches the command's record."""
-    command = read("llama-server -m a.gguf --api-key sesame -hft hf_secret".split(), {"HF_TOKEN": "hf_other", "LLAMA_API_KEY": "open"})
+    command = read(words("llama-server -m a.gguf --api-key sesame -hft hf_secret"), {"HF_TOKEN": "hf_other", "LLAMA_API_KEY": "open"})
     assert all(secret not in repr(command) for secret in ("sesame", "hf_secret", "hf_other", "open"))
 
 

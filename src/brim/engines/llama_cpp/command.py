@@ -2,7 +2,7 @@
 
 Guarantees: the program's own words, short and long, `LLAMA_ARG_*` variables below them, the last one wins, as common/arg.cpp `common_params_parse_ex` (b11434)
 reads them; a value is never taken for an option; whole numbers are read as `std::stoi` reads them (`-c 32k` is 32, and a caveat says so). Options that brim
-knows to hold no memory are dropped; those that may and are not priced, and those that nobody knows, are kept in `unpriced`. Errors: `Usage` naming the option, for a
+knows to hold no memory are dropped; those that may and are not priced, and those that nobody knows, are kept in `unpriced`. Errors: `Usage`, for a
 value that is missing or cannot be read. Not covered: /etc/llama.cpp/config.ini and preset files (a pure room reads no file).
 """
 
@@ -266,7 +266,8 @@ def finish(given: Given, engine: str, environ: "Mapping[str, str]", variants: "t
     if auto:
         caveats.append("-hf also loads the projector that its repository ships, if there is one; give --mmproj to price it or --no-mmproj to leave it out")
     return Command(
-        program=given.program, engine=engine, model=given.model(), workloads=tuple(dict.fromkeys(one for one, _ in resolved)), given=asked, devices=given.devices,
+        program=given.program, engine=engine, model=given.model(), workloads=tuple(dict.fromkeys(one for one, _ in resolved)), given=asked,
+        devices=given.devices,
         visible=None if visible is None else tuple(part.strip() for part in visible.split(",") if part.strip()), local_file=given.path, mmproj_auto=auto,
         unpriced=tuple(dict.fromkeys(given.unpriced)), defaults=tuple(dict.fromkeys(note for _, notes in resolved for note in notes)),
         caveats=tuple(caveats),

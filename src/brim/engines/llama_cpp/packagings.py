@@ -1,7 +1,8 @@
 """Reads the command lines of programs that ship llama.cpp under other words, as far as their memory options go.
 
 They are llama-cpp-python's server, KoboldCpp, Ollama and LM Studio. Sources: abetlen/llama-cpp-python llama_cpp/server/settings.py; LostRuins/koboldcpp
-koboldcpp.py; ollama/ollama envconfig/config.go and docs/context-length.mdx; lmstudio.ai/docs/cli/load. Not covered: what these programs decide by looking at the machine; each caveat says so.
+koboldcpp.py; ollama/ollama envconfig/config.go and docs/context-length.mdx; lmstudio.ai/docs/cli/load.
+Not covered: what these programs decide by looking at the machine; each caveat says so.
 """
 
 from brim.engines.llama_cpp.command import Command, finish
