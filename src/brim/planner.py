@@ -183,7 +183,7 @@ class Solver:
         return found
 
     def nearest(self, trial: "Any", knobs: "Sequence[Knob]") -> "Answer | None":
-        """The nearest thing that fits, by knobs in order of what they cost the user: each turned down alone, then one after another; None where nothing fits."""
+        """The nearest thing that fits, by knobs in order of what they cost the user: each alone, then one after another; None where nothing fits."""
         for knob in knobs:
             top = len(knob.values) if knob.now is None else knob.now
             index = highest(lambda i, knob=knob: self.fits(knob.put(trial, knob.values[i])), top)  # type: ignore[misc]
