@@ -74,6 +74,10 @@ def test_every_mix_of_llama_quantize_is_known() -> None:
     assert set(FILE_TYPES.values()) <= set(MIXES)
     for checkpoint, _ in MODELS.values():
         for mix in (*MIXES, *ALIASES):
+            if mix == "Q1_0" and any(is_quantised(t, checkpoint.architecture) and t.dims[0] % 128 for t in checkpoint.tensors):
+                with pytest.raises(ValueError, match="no fallback"):
+                    tensor_types(checkpoint, mix)
+                continue
             types = tensor_types(checkpoint, mix)
             assert all(t.dims[0] % GGML_BLOCKS[types[t.name]][0] == 0 for t in checkpoint.tensors)
 
@@ -81,7 +85,7 @@ def test_every_mix_of_llama_quantize_is_known() -> None:
 def test_smaller_mixes_are_smaller() -> None:
     """Within one family the named order is the order of size, and the total is the sum of its tensors."""
     for checkpoint, row in MODELS.values():
-        sizes = {mix: quantise(checkpoint, mix).file_bytes for mix in MIXES}
+        sizes = {mix: quantise(checkpoint, mix).file_bytes for mix in MIXES if mix != "Q1_0"}
         for family in (("F32", "F16", "Q8_0"), ("Q5_K_M", "Q5_K_S"), ("Q4_K_M", "Q4_K_S"), ("Q3_K_L", "Q3_K_M", "Q3_K_S"), ("IQ3_M", "IQ3_S")):
             found = [sizes[mix] for mix in family]
             assert found == sorted(found, reverse=True), (row["name"], family)

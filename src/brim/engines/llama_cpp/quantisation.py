@@ -129,7 +129,7 @@ def more_bits(layer: int, layers: int) -> bool:
 
 
 def tensor_types(checkpoint: Checkpoint, mix: str, *, imatrix: bool = False) -> dict[str, str]:
-    """Tensor name → type in a file of this mix. `KeyError` for a mix that llama-quantize does not know.
+    """Tensor name → type in a file of this mix. `KeyError` for a mix that llama-quantize does not know, `ValueError` for one that it cannot make of this shape.
 
     Tensors that are not quantised keep the type that the checkpoint has. The walk is in the loader's order (layer, then name), because some rules count.
     """
@@ -148,10 +148,13 @@ def tensor_types(checkpoint: Checkpoint, mix: str, *, imatrix: bool = False) -> 
 
 
 def _fitting(dtype: str, row: int) -> str:
-    """`tensor_type_fallback`: a type whose block divides the row."""
-    if row % GGML_BLOCKS[dtype][0] == 0:
+    """`tensor_type_fallback`: a type whose block divides the row; `ValueError` where llama-quantize gives up."""
+    block = GGML_BLOCKS[dtype][0]
+    if row % block == 0:
         return dtype
     other = _FALLBACK.get(dtype, dtype)
+    if other == dtype and block > 32:
+        raise ValueError(f"llama-quantize has no fallback for {dtype} where a row of {row} is no multiple of {block}")
     return other if row % GGML_BLOCKS[other][0] == 0 else "F16"
 
 
