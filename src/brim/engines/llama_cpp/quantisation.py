@@ -158,7 +158,7 @@ def _fitting(dtype: str, row: int) -> str:
     return other if row % GGML_BLOCKS[other][0] == 0 else "F16"
 
 
-def _choose(model: _Model, dtype: str, mix: str, tensor: Tensor) -> str:  # noqa: C901 -- its source is one chain of branches
+def _choose(model: _Model, dtype: str, mix: str, tensor: Tensor) -> str:
     """`llama_tensor_get_type_impl`, branch by branch in its order."""
     kind, name = category(tensor.name), tensor.name
     if model.arch == "glm5-next" and any(part in name for part in ("attn_q_a", "attn_q_b", "nextn.eh_proj")):
@@ -252,7 +252,7 @@ def _like_v(model: _Model, dtype: str, mix: str) -> str:
     return "Q8_0" if model.experts == 8 else chosen
 
 
-def _down(model: _Model, dtype: str, mix: str, layer: int) -> str:  # noqa: C901 -- its source is one chain of branches
+def _down(model: _Model, dtype: str, mix: str, layer: int) -> str:
     layers, falcon = model.layers, model.arch == "falcon"
     early = layer < layers // 8
     if mix == "Q2_K":
