@@ -8,6 +8,7 @@ SRC = pathlib.Path(__file__).parent.parent / "src" / "brim"
 GROUND = {"values", "units", "errors"}
 STOREY_1 = {"facts", "records", "seams"}
 SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy"}
+SPINE |= {"knobs", "lineup"}
 EDGES = {"readers", "probes", "actions", "journal", "clock"}
 JOIN = {"launch", "governor", "api", "checkpoint"}
 TOP = {"cli", "integrations"}
@@ -24,6 +25,8 @@ ALLOWED: dict[str, set[str]] = {
     "engines": _BASE,
     "budget": _BASE,
     "planner": _BASE | {"engines"},
+    "knobs": _BASE | {"engines", "planner"},
+    "lineup": _BASE | {"budget"},
     "gate": _BASE | {"engines", "planner"},
     "policy": _BASE,
     "prediction": _BASE | {"engines", "planner", "gate"},

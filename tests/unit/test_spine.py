@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from brim import budget, policy
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import price
-from brim.engines.llama_cpp.command import understand
 from brim.engines.llama_cpp.log import buffers
 from brim.facts.device import Device, Host, Memory
 from brim.facts.dtypes import ggml_tensor_bytes
@@ -212,19 +211,3 @@ def test_engine_logs_are_read() -> None:
         "0.1 I load_tensors:   CPU_Mapped model buffer size =    92.10 MiB\nllama_kv_cache:        CPU KV buffer size =    45.00 MiB\nKV buffer size = x MiB\n"
     )
     assert [(item.part, item.buffer, item.bytes) for item in buffers(log)] == [("weights", "CPU_Mapped", round(92.10 * MIB)), ("kv_cache", "CPU", 45 * MIB)]
-
-
-@pytest.mark.parametrize(
-    ("command", "found"),
-    [
-        ("llama-server -m a.gguf -c 4096 -np 2", ("a.gguf", 4096, 2)),
-        ("/usr/bin/llama-cli --model a.gguf", ("a.gguf", None, None)),
-        ("llama-server -c 4096", None),
-        ("python train.py -m a.gguf", None),
-        ("llama-server -m", None),
-    ],
-)
-def test_models_are_found_in_commands(command: str, found) -> None:
-    """A llama.cpp command line names its own model and context; any other command names none."""
-    answer = understand(command.split())
-    assert (None if answer is None else (answer[0], answer[1].ctx, answer[1].slots)) == found

@@ -6,7 +6,7 @@ import sys
 from brim import api
 from brim.cli.fit import add_workload, workload
 from brim.cli.words import Parser, emit, size, split_command, time
-from brim.engines.llama_cpp.command import understand
+from brim.engines.llama_cpp.command import read
 from brim.errors import Usage
 from brim.facts.settings import limits
 from brim.reports import text
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from brim.facts.settings import Limits
+    from brim.facts.workload import LlamaWorkload
     from brim.prediction import Prediction
 
 
@@ -58,13 +59,23 @@ def main(argv: list[str]) -> int:
 
 def _predict(asked: "Namespace", command: list[str]) -> "Prediction | None":
     """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget."""
-    named = (asked.model, workload(asked)) if asked.model is not None else understand(command)
+    named = (asked.model, workload(asked)) if asked.model is not None else _named(command)
     if named is None:
         return None
     environ = dict(os.environ)
     if asked.memory_budget is not None:
         environ["BRIM_DEVICE_BUDGET_BYTES"] = str(asked.memory_budget)
     return api.fit(named[0], named[1], environ=environ)
+
+
+def _named(command: list[str]) -> "tuple[str, LlamaWorkload] | None":
+    """The model and workload of a llama.cpp command line; None for another program's, or one that names no model."""
+    try:
+        found = read(command, os.environ)
+    except Usage as fault:
+        print(f"brim: the command is not priced: {fault}", file=sys.stderr)
+        return None
+    return None if found is None or found.model is None else (found.model, found.workloads[0])
 
 
 def _echo(bounds: "Limits", prediction: "Prediction | None") -> None:
