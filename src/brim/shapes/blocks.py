@@ -1,0 +1,160 @@
+"""The blocks that most families share: grouped attention, latent attention, feed-forward and experts; each writes its weights and returns its facts.
+
+Names are those of the published checkpoints as transformers 5.24 writes them (its own reverse conversion is the oracle, docs/evidence/shapes.md).
+"""
+
+from brim.facts.model import Attention, FeedForward
+from brim.shapes.kinds import attention_kind
+from brim.shapes.fields import MAX_EXPERTS, MAX_HEADS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brim.shapes.blueprint import Blueprint
+    from brim.shapes.fields import Fields
+
+QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
+MLP = ("gate_proj", "up_proj", "down_proj")
+
+
+def heads_of(f: "Fields", width: int) -> tuple[int, int, int]:
+    """Query heads, key/value heads and head width; heads that do not divide are faults of the file."""
+    heads = f.whole("num_attention_heads", 1, MAX_HEADS)
+    kv_heads = f.maybe("num_key_value_heads", 1, MAX_HEADS) or heads
+    f.divides("num_key_value_heads", "num_attention_heads", kv_heads, heads)
+    head_dim = f.maybe("head_dim", 1)
+    if head_dim is None:
+        f.divides("num_attention_heads", "hidden_size", heads, width)
+        head_dim = width // heads if heads else 0
+    return heads, kv_heads, head_dim
+
+
+def attention(f: "Fields", width: int, kind: str = "full_attention", window: int = 0) -> Attention:
+    """Grouped attention as `num_attention_heads`, `num_key_value_heads` and `head_dim` give it."""
+    heads, kv_heads, head_dim = heads_of(f, width)
+    word, window = attention_kind(kind, window)
+    return Attention(kind=word, heads=heads, kv_heads=kv_heads, key_dim=head_dim, value_dim=head_dim, window=window)
+
+
+def gqa(
+    b: "Blueprint",
+    p: str,
+    width: int,
+    a: Attention,
+    *,
+    bias: bool = False,
+    o_bias: bool = False,
+    names: tuple[str, str, str, str] = QKVO,
+    qk_norm: str = "",
+    norm: str = "rms",
+    norm_names: tuple[str, str] = ("q_norm", "k_norm"),
+    gated: bool = False,
+) -> Attention:
+    """Four projections under `p`. `qk_norm`: head (one head wide), width (all heads wide), '' for none. `gated` doubles q (Qwen3-Next)."""
+    q, k, v, o = names
+    queries, keys, values = a.heads * a.key_dim, a.kv_heads * a.key_dim, a.kv_heads * a.value_dim
+    b.linear(p + q, "q", width, queries * (2 if gated else 1), bias=bias)
+    own = a.shares_cache_of is None
+    if own:
+        b.linear(p + k, "k", width, keys, bias=bias)
+        b.linear(p + v, "v", width, values, bias=bias)
+    b.linear(p + o, "o", a.heads * a.value_dim, width, bias=o_bias)
+    if qk_norm:
+        b.norm(p + norm_names[0], a.key_dim if qk_norm == "head" else queries, norm)
+        if own:
+            b.norm(p + norm_names[1], a.key_dim if qk_norm == "head" else keys, norm)
+    return a
+
+
+def fused_qkv(b: "Blueprint", p: str, width: int, a: Attention, *, qkv: str, o: str, bias: bool = False, o_bias: bool = False) -> Attention:
+    """One matrix for query, key and value, and one for the output."""
+    b.linear(p + qkv, "qkv", width, a.heads * a.key_dim + a.kv_heads * (a.key_dim + a.value_dim), bias=bias)
+    b.linear(p + o, "o", a.heads * a.value_dim, width, bias=o_bias)
+    return a
+
+
+def latent_dims(f: "Fields") -> Attention:
+    """DeepSeek's latent attention from `kv_lora_rank`, `q_lora_rank`, `qk_nope_head_dim`, `qk_rope_head_dim` and `v_head_dim`."""
+    heads = f.whole("num_attention_heads", 1, MAX_HEADS)
+    rope = f.whole("qk_rope_head_dim", 1)
+    return Attention(
+        kind="latent",
+        heads=heads,
+        kv_heads=heads,
+        key_dim=f.whole("qk_nope_head_dim", 1) + rope,
+        value_dim=f.whole("v_head_dim", 1),
+        latent_rank=f.whole("kv_lora_rank", 1),
+        query_rank=f.maybe("q_lora_rank", 0) or 0,
+        rope_dim=rope,
+    )
+
+
+def mla(b: "Blueprint", p: str, width: int, a: Attention, *, bias: bool = False) -> Attention:
+    """Latent attention as DeepSeek v2 and v3 write it: compressed queries (where there is a query rank), compressed keys and values."""
+    if a.query_rank:
+        b.linear(p + "q_a_proj", "q_a", width, a.query_rank, bias=bias)
+        b.norm(p + "q_a_layernorm", a.query_rank)
+        b.linear(p + "q_b_proj", "q_b", a.query_rank, a.heads * a.key_dim)
+    else:
+        b.linear(p + "q_proj", "q", width, a.heads * a.key_dim)
+    b.linear(p + "kv_a_proj_with_mqa", "kv_a", width, a.latent_rank + a.rope_dim, bias=bias)
+    b.norm(p + "kv_a_layernorm", a.latent_rank)
+    b.linear(p + "kv_b_proj", "kv_b", a.latent_rank, a.heads * (a.key_dim - a.rope_dim + a.value_dim))
+    b.linear(p + "o_proj", "o", a.heads * a.value_dim, width, bias=bias)
+    return a
+
+
+def gated_mlp(b: "Blueprint", p: str, width: int, inner: int, *, bias: bool = False, names: tuple[str, str, str] = MLP, role: str = "") -> FeedForward:
+    """Gate, up and down. `role` is put before each role (`shared_`)."""
+    b.linear(p + names[0], role + "gate", width, inner, bias=bias)
+    b.linear(p + names[1], role + "up", width, inner, bias=bias)
+    b.linear(p + names[2], role + "down", inner, width, bias=bias)
+    return FeedForward(kind="dense", width=inner)
+
+
+def plain_mlp(b: "Blueprint", p: str, width: int, inner: int, *, bias: bool = True, names: tuple[str, str] = ("fc1", "fc2"), role: str = "") -> FeedForward:
+    """Up and down, no gate."""
+    b.linear(p + names[0], role + "up", width, inner, bias=bias)
+    b.linear(p + names[1], role + "down", inner, width, bias=bias)
+    return FeedForward(kind="dense", width=inner, gated=False)
+
+
+def fused_mlp(b: "Blueprint", p: str, width: int, inner: int, *, names: tuple[str, str] = ("gate_up_proj", "down_proj"), bias: bool = False) -> FeedForward:
+    """Gate and up in one matrix, and down."""
+    b.linear(p + names[0], "gate_up", width, 2 * inner, bias=bias)
+    b.linear(p + names[1], "down", inner, width, bias=bias)
+    return FeedForward(kind="dense", width=inner)
+
+
+def experts_of(f: "Fields", total: str, used: str) -> tuple[int, int]:
+    """How many experts there are and how many a token uses; more used than there are is a fault."""
+    count = f.maybe(total, 0, MAX_EXPERTS) or 0
+    active = f.whole(used, 1, MAX_EXPERTS) if count else 0
+    if active > count:
+        raise f.bad(used, f"({active}) is more than {total} ({count})")
+    return count, active
+
+
+def experts(
+    b: "Blueprint",
+    p: str,
+    width: int,
+    inner: int,
+    count: int,
+    used: int,
+    *,
+    at: str = "experts.{}.",
+    names: tuple[str, str, str] = MLP,
+    router: str = "gate",
+    router_bias: str = "",
+    gated: bool = True,
+) -> FeedForward:
+    """A router and `count` separate experts, of which a token passes `used`. `router_bias` names a saved correction that is no parameter."""
+    b.linear(p + router, "router", width, count)
+    if router_bias:
+        b.add(p + router_bias, (count,), "router", "buffer")
+    where = p + at
+    if gated:
+        b.linear(where + names[0], "expert_gate", width, inner, copies=count, used=used)
+    b.linear(where + names[1], "expert_up", width, inner, copies=count, used=used)
+    b.linear(where + names[2], "expert_down", inner, width, copies=count, used=used)
+    return FeedForward(kind="experts", width=inner, gated=gated, experts=count, experts_used=used)

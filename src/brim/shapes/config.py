@@ -1,0 +1,102 @@
+"""A decoded Hugging Face config becomes a shape and a list of weights; what stands in it decides, never the model's name.
+
+Guarantees: a config whose family is known gives a `Shape` and every weight of the published checkpoint; an unknown family, or one whose
+fields do not suffice, gives `Missing` with the fields that are wanting; a field that cannot be true is a `BadHeader` with file, field and fault.
+Not covered: the tokenizer, weights beside the config (`shapes/directory.py` compares them), code that a repository brings along.
+"""
+
+from brim.errors import BadHeader
+from brim.facts.model import Shape
+from brim.shapes.blueprint import Blueprint
+from brim.shapes.families.registry import FAMILIES
+from brim.shapes.fields import Fields
+from brim.shapes.kinds import not_told
+from brim.shapes.quantised import quantisation_of
+from brim.values import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from brim.facts.model import Weight
+
+_USUAL = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+
+
+def shape_of_config(config: "Mapping[str, Any]", source: str = "config.json") -> "Shape | Missing":
+    """The shape of the model that `config` describes; `source` names the file in errors."""
+    return read(config, source)[0]
+
+
+def tensor_table(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Weight, ...]":
+    """Every weight of the checkpoint that `config` describes, by its published name; empty where the shape is `Missing`."""
+    return read(config, source)[1]
+
+
+def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Shape | Missing, tuple[Weight, ...]]":
+    """Shape and weights at once (`shape_of_config` and `tensor_table` are its halves)."""
+    if not isinstance(config, dict):
+        raise BadHeader(f"{source}: the config is no JSON object")
+    model_type = config.get("model_type")
+    if model_type is not None and (not isinstance(model_type, str) or len(model_type) > 200):
+        raise BadHeader(f"{source}: model_type must be a word")
+    name = model_type or _by_architecture(config)
+    if name not in FAMILIES:
+        return not_told(name or "(none given)", [key for key in _USUAL if key not in config]), ()
+    b = Blueprint()
+    f = fields_of(config, source, name)
+    draw(name, f, b)
+    if f.wanting:
+        return Missing(reason="not_supported", detail=f"{name}: the config lacks {', '.join(sorted(set(f.wanting)))}"), ()
+    return _shape(name, f, b, config), tuple(b.weights)
+
+
+def fields_of(config: "Mapping[str, Any]", source: str, name: str, path: str = "") -> Fields:
+    """The config's fields with the defaults and the other spellings of its family."""
+    from brim.shapes.defaults import DEFAULTS, SPELLINGS
+
+    return Fields(config, source, DEFAULTS.get(name, {}), path, SPELLINGS.get(name, {}))
+
+
+def draw(name: str, f: Fields, b: Blueprint) -> None:
+    """Let the family's own function draw the model."""
+    from importlib import import_module
+
+    room, function = FAMILIES[name]
+    getattr(import_module(f"brim.shapes.families.{room}"), function)(f, b)
+
+
+def _by_architecture(config: "Mapping[str, Any]") -> str:
+    """Old configs have no model_type: the class name says the family (`LlamaForCausalLM` → llama)."""
+    names = config.get("architectures")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return ""
+    stem = names[0].split("For")[0].removesuffix("Model").removesuffix("LMHead").lower()
+    return next((name for name in FAMILIES if name.replace("_", "").replace("-", "") == stem), names[0][:80])
+
+
+def _shape(name: str, f: Fields, b: Blueprint, config: "Mapping[str, Any]") -> Shape:
+    from brim.shapes.heads import apply_head
+
+    apply_head(b, config, f)
+    unusual = list(b.unusual)
+    if f.assumed:
+        unusual.append(f"not in the file, transformers' default taken: {', '.join(dict.fromkeys(f.assumed))}")
+    return Shape(
+        architecture=name,
+        vocabulary=b.vocabulary,
+        width=b.width,
+        layers=tuple(b.layers),
+        encoder_layers=tuple(b.encoder_layers),
+        encoder_width=b.encoder_width,
+        vision=b.vision,
+        audio=b.audio,
+        context_trained=b.context if b.context else Missing(reason="not_supported", detail="the config does not say"),
+        tied_embeddings=b.tied,
+        parameters=b.elements(),
+        active_parameters=sum(row.active for row in b.weights),
+        draft_layers=b.draft_layers,
+        quantisation=quantisation_of(config, f.source),
+        unusual=tuple(unusual),
+    )
