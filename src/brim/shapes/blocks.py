@@ -16,21 +16,22 @@ QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
 
 
-def heads_of(f: "Fields", width: int) -> tuple[int, int, int]:
-    """Query heads, key/value heads and head width; heads that do not divide are faults of the file."""
+def heads_of(f: "Fields", width: int, *, strict: bool = True) -> tuple[int, int, int]:
+    """Query heads, key/value heads and head width; heads that do not divide are faults of the file (GLM-4.5 rounds down: not `strict`)."""
     heads = f.whole("num_attention_heads", 1, MAX_HEADS)
     kv_heads = f.maybe("num_key_value_heads", 1, MAX_HEADS) or heads
     f.divides("num_key_value_heads", "num_attention_heads", kv_heads, heads)
     head_dim = f.maybe("head_dim", 1)
     if head_dim is None:
-        f.divides("num_attention_heads", "hidden_size", heads, width)
+        if strict or heads > width:
+            f.divides("num_attention_heads", "hidden_size", heads, width)
         head_dim = width // heads if heads else 0
     return heads, kv_heads, head_dim
 
 
-def attention(f: "Fields", width: int, kind: str = "full_attention", window: int = 0) -> Attention:
+def attention(f: "Fields", width: int, kind: str = "full_attention", window: int = 0, *, strict: bool = True) -> Attention:
     """Grouped attention as `num_attention_heads`, `num_key_value_heads` and `head_dim` give it."""
-    heads, kv_heads, head_dim = heads_of(f, width)
+    heads, kv_heads, head_dim = heads_of(f, width, strict=strict)
     word, window = attention_kind(kind, window)
     return Attention(kind=word, heads=heads, kv_heads=kv_heads, key_dim=head_dim, value_dim=head_dim, window=window)
 
@@ -72,7 +73,7 @@ def fused_qkv(b: "Blueprint", p: str, width: int, a: Attention, *, qkv: str, o: 
     return a
 
 
-def latent_dims(f: "Fields") -> Attention:
+def latent_dims(f: "Fields", value_dim: int = 0) -> Attention:
     """DeepSeek's latent attention from `kv_lora_rank`, `q_lora_rank`, `qk_nope_head_dim`, `qk_rope_head_dim` and `v_head_dim`."""
     heads = f.whole("num_attention_heads", 1, MAX_HEADS)
     rope = f.whole("qk_rope_head_dim", 1)
@@ -81,7 +82,7 @@ def latent_dims(f: "Fields") -> Attention:
         heads=heads,
         kv_heads=heads,
         key_dim=f.whole("qk_nope_head_dim", 1) + rope,
-        value_dim=f.whole("v_head_dim", 1),
+        value_dim=f.maybe("v_head_dim", 1) or value_dim or f.whole("v_head_dim", 1),
         latent_rank=f.whole("kv_lora_rank", 1),
         query_rank=f.maybe("q_lora_rank", 0) or 0,
         rope_dim=rope,
@@ -158,3 +159,12 @@ def experts(
     b.linear(where + names[1], "expert_up", width, inner, copies=count, used=used)
     b.linear(where + names[2], "expert_down", inner, width, copies=count, used=used)
     return FeedForward(kind="experts", width=inner, gated=gated, experts=count, experts_used=used)
+
+
+def stacked(b: "Blueprint", name: str, role: str, dims: tuple[int, ...], count: int, used: int) -> None:
+    """The experts of a layer in one tensor called exactly `name`; `dims` is one expert's share, a token passes `used` of `count`."""
+    each = 1
+    for size in dims:
+        each *= size
+    b.add(name, (*dims, count), role, "experts")
+    b.weights[-1] = b.weights[-1].replace(active=each * used)

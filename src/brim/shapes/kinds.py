@@ -11,18 +11,27 @@ SLIDING = "sliding_attention"
 CHUNKED = "chunked_attention"
 LINEAR = "linear_attention"
 
-# The words that transformers 5.24 allows in `layer_types` (configuration_utils.py, ALLOWED_ATTENTION_LAYER_TYPES and ALLOWED_MLP_LAYER_TYPES).
-_ATTENTION = {FULL: "full", SLIDING: "sliding", CHUNKED: "chunked"}
-_KNOWN = frozenset((*_ATTENTION, LINEAR, "conv", "mamba", "attention", "hybrid", "moe", "mlp", "recurrent", "indexed_attention", "full", "sliding"))
+INDEXED = "indexed_attention"
+CONV = "conv"
+HYBRID = "hybrid"
+
+# The words that transformers 5.24 allows in `layer_types`, and the older ones that it renames (configuration_utils.py,
+# ALLOWED_ATTN_LAYER_TYPES and _LEGACY_LAYER_TYPE_REMAP). A family that meets a word it has no block for refuses it by name.
+_KNOWN = frozenset((FULL, SLIDING, CHUNKED, LINEAR, INDEXED, CONV, HYBRID, "moe", "mlp"))
+_OLDER = {"mamba": LINEAR, "attention": FULL, "deepseek_sparse_attention": INDEXED, "local_attention": CHUNKED}
+_ATTENTION = {SLIDING: "sliding", CHUNKED: "chunked"}
 
 
-def given(f: "Fields", layers: int, known: "frozenset[str]" = _KNOWN) -> "tuple[str, ...] | None":
-    """`layer_types` as the file has it, checked for length and words; None where absent."""
-    kinds = f.words("layer_types", layers)
-    for kind in kinds or ():
+def given(f: "Fields", layers: int, known: "frozenset[str]" = _KNOWN, name: str = "layer_types") -> "tuple[str, ...] | None":
+    """`layer_types` as the file has it, checked for length and words, older words renamed; None where absent."""
+    kinds = f.words(name, layers)
+    if kinds is None:
+        return None
+    renamed = tuple(_OLDER.get(kind, kind) for kind in kinds)
+    for kind in renamed:
         if kind not in known:
-            raise f.bad("layer_types", f"holds the word {kind[:60]!r}, which brim does not know")
-    return kinds
+            raise f.bad(name, f"holds the word {kind[:60]!r}, which does not belong to this family")
+    return renamed
 
 
 def every(layers: int, period: int, odd: str, common: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     Attend = Callable[[str, int], Attention]
     Feed = Callable[[str, int], FeedForward]
+    Rule = Callable[[Fields, int], tuple[str, ...]]
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
 
@@ -59,34 +60,47 @@ def stack(
         b.draw(Layer(index=index, attention=attended, feed_forward=feed(p, index)))
 
 
+ATTENTION_ONLY = frozenset((kinds.FULL, kinds.SLIDING, kinds.CHUNKED))
+
+
+def layer_kinds(f: "Fields", layers: int, rule: "Rule | None", window: str = "sliding_window") -> tuple[tuple[str, ...], int]:
+    """The kind of each layer (the file's list, else the family's rule, else full) and the window that the sliding ones have."""
+    types = kinds.given(f, layers, ATTENTION_ONLY) or (rule(f, layers) if rule else (kinds.FULL,) * layers)
+    return types, kinds.window_of(f, window) if kinds.SLIDING in types else 0
+
+
 def simple(
     f: "Fields",
     b: "Blueprint",
     *,
-    rule: "Callable[[Fields, int], tuple[str, ...]] | None" = None,
+    rule: "Rule | None" = None,
     bias: bool = False,
     o_bias: bool = False,
+    names: tuple[str, str, str, str] = blocks.QKVO,
     qk_norm: str = "",
+    norm_names: tuple[str, str] = ("q_norm", "k_norm"),
     mlp_bias: bool = False,
+    mlp_names: tuple[str, ...] = blocks.MLP,
     norms: "Sequence[str]" = NORMS,
     norm: str = "rms",
     final: str = "model.norm",
     head_bias: bool = False,
-    attend: "Attend | None" = None,
     feed: "Feed | None" = None,
 ) -> None:
-    """A family in Llama's mould: `rule` gives the kinds of layers where the file has no list of them."""
+    """A family in Llama's mould: `rule` gives the kinds of layers where the file has no list of them; two `mlp_names` mean no gate."""
     width, layers = begin(f, b)
-    types = kinds.given(f, layers) or (rule(f, layers) if rule else (kinds.FULL,) * layers)
-    window = kinds.window_of(f) if kinds.SLIDING in types else 0
+    types, window = layer_kinds(f, layers, rule)
     inner = f.whole("intermediate_size") if feed is None else 0
 
-    def attention(p: str, index: int) -> Attention:
+    def attend(p: str, index: int) -> Attention:
         a = blocks.attention(f, width, types[index], window)
-        return blocks.gqa(b, p + "self_attn.", width, a, bias=bias, o_bias=o_bias, qk_norm=qk_norm, norm=norm if norm != "layer" else "bare")
+        small = "bare" if norm == "layer" else norm
+        return blocks.gqa(b, p + "self_attn.", width, a, bias=bias, o_bias=o_bias, names=names, qk_norm=qk_norm, norm=small, norm_names=norm_names)
 
     def dense(p: str, _index: int) -> FeedForward:
-        return blocks.gated_mlp(b, p + "mlp.", width, inner, bias=mlp_bias)
+        if len(mlp_names) == 2:
+            return blocks.plain_mlp(b, p + "mlp.", width, inner, bias=mlp_bias, names=(mlp_names[0], mlp_names[1]))
+        return blocks.gated_mlp(b, p + "mlp.", width, inner, bias=mlp_bias, names=(mlp_names[0], mlp_names[1], mlp_names[2]))
 
-    stack(b, layers, attend or attention, feed or dense, norms=norms, norm=norm)
+    stack(b, layers, attend, feed or dense, norms=norms, norm=norm)
     end(b, final=final, norm=norm, head_bias=head_bias)

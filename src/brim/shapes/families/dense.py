@@ -63,41 +63,209 @@ def gemma3(f: "Fields", b: "Blueprint") -> None:
 
 def phi3(f: "Fields", b: "Blueprint") -> None:
     """Phi-3 and Phi-4: query, key and value in one matrix, gate and up in one."""
-    width, inner = f.whole("hidden_size"), f.whole("intermediate_size")
-    types = (kinds.SLIDING,) if kinds.window_of(f) else (kinds.FULL,)
+    width, layers = decoder.begin(f, b)
+    inner, types = f.whole("intermediate_size"), kinds.all_sliding(f, layers)
 
-    def attend(p: str, _index: int) -> Attention:
-        a = blocks.attention(f, width, types[0], kinds.window_of(f))
+    def attend(p: str, index: int) -> Attention:
+        a = blocks.attention(f, width, types[index], kinds.window_of(f))
         return blocks.fused_qkv(b, p + "self_attn.", width, a, qkv="qkv_proj", o="o_proj")
 
-    def feed(p: str, _index: int) -> FeedForward:
-        return blocks.fused_mlp(b, p + "mlp.", width, inner)
-
-    decoder.simple(f, b, attend=attend, feed=feed)
+    decoder.stack(b, layers, attend, lambda p, _i: blocks.fused_mlp(b, p + "mlp.", width, inner))
+    decoder.end(b)
 
 
-def gpt2(f: "Fields", b: "Blueprint") -> None:
-    """GPT-2: learned positions, LayerNorm, matrices stored the other way round (Conv1D)."""
-    width, layers = decoder.begin(f, b, "")
-    b.context = f.whole("max_position_embeddings", 1, 1 << 24)
-    inner = f.maybe("n_inner", 1) or 4 * width
-    b.table("transformer.wte", b.vocabulary, width)
-    b.table("transformer.wpe", b.context, width, "position")
-    a = blocks.attention(f, width)
+def glm(f: "Fields", b: "Blueprint") -> None:
+    """GLM-4-9B (glm): bias on query, key and value; gate and up in one matrix."""
+    _glm(f, b, decoder.NORMS)
 
-    def matrix(name: str, role: str, inputs: int, outputs: int) -> None:
-        b.add(name + ".weight", (outputs, inputs), role, "transposed")
-        b.add(name + ".bias", (outputs,), role, "bias")
+
+def glm4(f: "Fields", b: "Blueprint") -> None:
+    """GLM-4-0414: as glm with norms behind both blocks too."""
+    _glm(f, b, (*decoder.NORMS, "post_self_attn_layernorm", "post_mlp_layernorm"))
+
+
+def _glm(f: "Fields", b: "Blueprint", norms: tuple[str, ...]) -> None:
+    width, layers = decoder.begin(f, b)
+    inner, bias = f.whole("intermediate_size"), f.flag("attention_bias")
 
     def attend(p: str, _index: int) -> Attention:
-        matrix(p + "attn.c_attn", "qkv", width, 3 * width)
-        matrix(p + "attn.c_proj", "o", width, width)
+        return blocks.gqa(b, p + "self_attn.", width, blocks.attention(f, width), bias=bias)
+
+    decoder.stack(b, layers, attend, lambda p, _i: blocks.fused_mlp(b, p + "mlp.", width, inner), norms=norms)
+    decoder.end(b)
+
+
+def olmo(f: "Fields", b: "Blueprint") -> None:
+    """OLMo 1: norms without parameters."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, norm="none")
+
+
+def olmo2(f: "Fields", b: "Blueprint") -> None:
+    """OLMo 2: norms over all heads together, and behind the blocks rather than before."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, qk_norm="width", norms=AFTER)
+
+
+def olmo3(f: "Fields", b: "Blueprint") -> None:
+    """OLMo 3: OLMo 2 with every fourth layer full and the others sliding."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, rule=_fourth_full, bias=bias, o_bias=bias, qk_norm="width", norms=AFTER)
+
+
+def _fourth_full(_f: "Fields", n: int) -> tuple[str, ...]:
+    return kinds.every(n, 4, kinds.FULL, kinds.SLIDING)
+
+
+def cohere(f: "Fields", b: "Blueprint") -> None:
+    """Command R: one norm without bias a layer, blocks side by side; norms of its own for every head where `use_qk_norm` is set."""
+    _cohere(f, b, None, per_head=f.flag("use_qk_norm"))
+
+
+def cohere2(f: "Fields", b: "Blueprint") -> None:
+    """Command R7B and A: as Command R, every `sliding_window_pattern`-th (4th) layer full."""
+
+    def rule(f: "Fields", n: int) -> tuple[str, ...]:
+        period = f.maybe("sliding_window_pattern", 0, 1 << 16)
+        return kinds.every(n, 4 if period is None else period, kinds.FULL, kinds.SLIDING)
+
+    _cohere(f, b, rule, per_head=False)
+
+
+def _cohere(f: "Fields", b: "Blueprint", rule: "decoder.Rule | None", *, per_head: bool) -> None:
+    width, layers = decoder.begin(f, b)
+    types, window = decoder.layer_kinds(f, layers, rule)
+    inner, bias = f.whole("intermediate_size"), f.flag("attention_bias")
+
+    def attend(p: str, index: int) -> Attention:
+        a = blocks.attention(f, width, types[index], window)
+        blocks.gqa(b, p + "self_attn.", width, a, bias=bias, o_bias=bias)
+        if per_head:
+            b.vector(p + "self_attn.q_norm.weight", "norm", a.key_dim, a.heads, op="norm")
+            b.vector(p + "self_attn.k_norm.weight", "norm", a.key_dim, a.kv_heads, op="norm")
         return a
 
-    def feed(p: str, _index: int) -> FeedForward:
-        matrix(p + "mlp.c_fc", "up", width, inner)
-        matrix(p + "mlp.c_proj", "down", inner, width)
-        return FeedForward(kind="dense", width=inner, gated=False)
+    decoder.stack(b, layers, attend, lambda p, _i: blocks.gated_mlp(b, p + "mlp.", width, inner), norms=("input_layernorm",))
+    decoder.end(b)
 
-    decoder.stack(b, layers, attend, feed, at="transformer.h.{}.", norms=("ln_1", "ln_2"), norm="layer")
-    decoder.end(b, final="transformer.ln_f", norm="layer")
+
+def exaone4(f: "Fields", b: "Blueprint") -> None:
+    """EXAONE 4: norms on query and key and behind the blocks; every `sliding_window_pattern`-th layer full where a window is set."""
+
+    def rule(f: "Fields", n: int) -> tuple[str, ...]:
+        if not kinds.window_of(f):
+            return (kinds.FULL,) * n
+        return kinds.every(n, f.whole("sliding_window_pattern", 0, 1 << 16), kinds.FULL, kinds.SLIDING)
+
+    decoder.simple(f, b, rule=rule, qk_norm="head", norms=AFTER)
+
+
+def smollm3(f: "Fields", b: "Blueprint") -> None:
+    """SmolLM3: layers without rotary positions slide where `use_sliding_window` is set."""
+
+    def rule(f: "Fields", n: int) -> tuple[str, ...]:
+        if not f.flag("use_sliding_window") or not kinds.window_of(f):
+            return (kinds.FULL,) * n
+        rotary = f.wholes("no_rope_layers", n, 0, 1)
+        period = f.maybe("no_rope_layer_interval", 1, 1 << 16) or 4
+        return tuple(kinds.FULL if (rotary[i] if rotary else (i + 1) % period) else kinds.SLIDING for i in range(n))
+
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, rule=rule, bias=bias, o_bias=bias, mlp_bias=f.flag("mlp_bias"))
+
+
+def ernie(f: "Fields", b: "Blueprint") -> None:
+    """ERNIE 4.5: one `use_bias` for everything."""
+    bias = f.flag("use_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, mlp_bias=bias)
+
+
+def hunyuan(f: "Fields", b: "Blueprint") -> None:
+    """Hunyuan dense: norms on query and key under names of its own."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, qk_norm="head", norm_names=("query_layernorm", "key_layernorm"))
+
+
+def seed_oss(f: "Fields", b: "Blueprint") -> None:
+    """Seed-OSS: the output's bias has a field of its own."""
+    decoder.simple(f, b, bias=f.flag("attention_bias"), o_bias=f.flag("attention_out_bias"), mlp_bias=f.flag("mlp_bias"))
+
+
+def arcee(f: "Fields", b: "Blueprint") -> None:
+    """Arcee (AFM): up and down only."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, mlp_bias=f.flag("mlp_bias"), mlp_names=("up_proj", "down_proj"))
+
+
+def nemotron(f: "Fields", b: "Blueprint") -> None:
+    """Nemotron 3 and 4, Minitron: LayerNorm, up and down only."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, mlp_bias=f.flag("mlp_bias"), mlp_names=("up_proj", "down_proj"), norm="layer")
+
+
+def helium(f: "Fields", b: "Blueprint") -> None:
+    """Helium: Llama whose output projection never has a bias."""
+    decoder.simple(f, b, bias=f.flag("attention_bias"), mlp_bias=f.flag("mlp_bias"))
+
+
+def cwm(f: "Fields", b: "Blueprint") -> None:
+    """CWM: every fourth layer, counted from the first, is full."""
+
+    def rule(_f: "Fields", n: int) -> tuple[str, ...]:
+        return tuple(kinds.SLIDING if index % 4 else kinds.FULL for index in range(n))
+
+    decoder.simple(f, b, rule=rule, mlp_bias=f.flag("mlp_bias"))
+
+
+def vaultgemma(f: "Fields", b: "Blueprint") -> None:
+    """VaultGemma: Gemma 2 with norms before the blocks only."""
+    bias = f.flag("attention_bias")
+    norms = ("input_layernorm", "pre_feedforward_layernorm")
+    decoder.simple(f, b, rule=lambda _f, n: kinds.every(n, 2, kinds.FULL, kinds.SLIDING), bias=bias, o_bias=bias, norms=norms)
+
+
+def apertus(f: "Fields", b: "Blueprint") -> None:
+    """Apertus: up and down, with a learned activation (xIELU) in between."""
+    width, inner, bias = f.whole("hidden_size"), f.whole("intermediate_size"), f.flag("attention_bias")
+
+    def feed(p: str, _index: int) -> FeedForward:
+        for name in ("alpha_p", "alpha_n"):
+            b.vector(f"{p}mlp.act_fn.{name}", "other", 1)
+        for name in ("beta", "eps"):
+            b.vector(f"{p}mlp.act_fn.{name}", "other", op="buffer")
+        return blocks.plain_mlp(b, p + "mlp.", width, inner, bias=f.flag("mlp_bias"), names=("up_proj", "down_proj"))
+
+    norms = ("attention_layernorm", "feedforward_layernorm")
+    decoder.simple(f, b, bias=bias, o_bias=bias, qk_norm="head", norms=norms, feed=feed)
+
+
+def bitnet(f: "Fields", b: "Blueprint") -> None:
+    """BitNet b1.58: a norm inside each block."""
+    width, layers = decoder.begin(f, b)
+    inner, bias = f.whole("intermediate_size"), f.flag("attention_bias")
+
+    def attend(p: str, _index: int) -> Attention:
+        b.norm(p + "self_attn.attn_sub_norm", width)
+        return blocks.gqa(b, p + "self_attn.", width, blocks.attention(f, width), bias=bias, o_bias=bias)
+
+    def feed(p: str, _index: int) -> FeedForward:
+        b.norm(p + "mlp.ffn_sub_norm", inner)
+        return blocks.gated_mlp(b, p + "mlp.", width, inner)
+
+    decoder.stack(b, layers, attend, feed)
+    decoder.end(b)
+
+
+def latent_dense(f: "Fields", b: "Blueprint") -> None:
+    """MiniCPM3 and Youtu: latent attention over plain feed-forward blocks."""
+    width, layers = decoder.begin(f, b)
+    inner, bias = f.whole("intermediate_size"), f.flag("attention_bias")
+    a = blocks.latent_dims(f, value_dim=width // (f.maybe("num_attention_heads", 1) or 1))
+    feed_bias = f.flag("mlp_bias")
+    decoder.stack(
+        b,
+        layers,
+        lambda p, _i: blocks.mla(b, p + "self_attn.", width, a, bias=bias),
+        lambda p, _i: blocks.gated_mlp(b, p + "mlp.", width, inner, bias=feed_bias),
+    )
+    decoder.end(b)
