@@ -1,0 +1,200 @@
+"""The oracle of the training engine: PyTorch itself, in fake mode, over two whole training steps; it needs torch, transformers and peft, and no memory.
+
+Run: `python tests/evidence/train_oracle.py > tests/golden/train.jsonl`. One line a case: the model's config, the settings, and what PyTorch held in bytes:
+
+- `parameters`, `gradients`, `optimizer`: sums over the live tensors after the second backward;
+- `saved`: unique storages that autograd packed in the forward pass, parameters and buffers left out (only without checkpointing, whose own hooks hide it);
+- `live_forward`: everything live when the loss is there (second step); `peak_forward`, `peak_backward`, `peak_step`: MemTracker's running peak at the end of each moment.
+
+The device of the fake tensors is `cpu`: attention takes PyTorch's CPU flash kernel (it saves q, k, v, out and the log-sum-exp, as the CUDA kernel does).
+"""
+
+import argparse
+import gc
+import json
+import sys
+import warnings
+
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+H, L, V = 1024, 3, 32000
+
+FAMILIES = {
+    "llama": {"model_type": "llama", "hidden_size": H, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": V},
+    "mistral": {"model_type": "mistral", "hidden_size": H, "intermediate_size": 3584, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": V, "sliding_window": None},
+    "qwen2": {"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True},
+    "qwen3": {"model_type": "qwen3", "hidden_size": H, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True},
+    "gemma": {"model_type": "gemma", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 64000},
+    "gemma2": {"model_type": "gemma2", "hidden_size": 1152, "intermediate_size": 4608, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 64000},
+    "gemma3": {"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 64000},
+    "phi3": {"model_type": "phi3", "hidden_size": H, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 32064, "pad_token_id": 0},
+    "phi": {"model_type": "phi", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 51200},
+    "gpt2": {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "vocab_size": 50257},
+    "gpt_neox": {"model_type": "gpt_neox", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "vocab_size": 50304},
+    "olmo2": {"model_type": "olmo2", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50304},
+    "granite": {"model_type": "granite", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 49155},
+    "opt": {"model_type": "opt", "hidden_size": H, "word_embed_proj_dim": H, "ffn_dim": 4096, "num_attention_heads": 16, "vocab_size": 50272},
+    "bloom": {"model_type": "bloom", "hidden_size": H, "n_head": 16, "vocab_size": 65024},
+    "mixtral": {"model_type": "mixtral", "hidden_size": H, "intermediate_size": 1792, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": V, "num_local_experts": 8, "sliding_window": None},
+    "qwen3_moe": {"model_type": "qwen3_moe", "hidden_size": H, "intermediate_size": 3072, "moe_intermediate_size": 768, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": V, "num_experts": 16, "num_experts_per_tok": 4},
+}  # fmt: skip
+
+
+def config_of(family, layers=L):
+    raw = dict(FAMILIES[family])
+    raw["n_layer" if family in ("gpt2", "bloom") else "num_hidden_layers"] = layers
+    for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop") if family in ("gpt2", "phi") else ("hidden_dropout", "attention_dropout") if family in ("bloom", "gpt_neox") else ("dropout",) if family == "opt" else ():
+        raw[key] = 0.0
+    return raw
+
+
+def build(raw, dtype, attention):
+    kwargs = {key: value for key, value in raw.items() if key != "model_type"}
+    config = transformers.AutoConfig.for_model(raw["model_type"], **kwargs)
+    config.use_cache = False
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+
+
+def lora(model, rank, dtype, autocast_adapter):
+    import peft
+
+    config = peft.LoraConfig(r=rank, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM")
+    return peft.get_peft_model(model, config, autocast_adapter_dtype=autocast_adapter)
+
+
+def storages(tensors):
+    seen = {}
+    for tensor in tensors:
+        if tensor is not None:
+            storage = tensor.untyped_storage()
+            seen[storage._cdata] = storage.nbytes()
+    return sum(seen.values())
+
+
+def total(snapshot):
+    return sum(value["Total"] for value in snapshot.values()) if snapshot else 0
+
+
+def parts(snapshot):
+    out = {}
+    for value in snapshot.values():
+        for key, number in value.items():
+            out[getattr(key, "name", str(key))] = out.get(getattr(key, "name", str(key)), 0) + number
+    return out
+
+
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-5, foreach=False, fused=False),
+    "adamw_foreach": lambda p: torch.optim.AdamW(p, lr=1e-5, foreach=True),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, lr=1e-5, fused=True),
+    "sgd": lambda p: torch.optim.SGD(p, lr=1e-5, foreach=False),
+    "sgd_momentum": lambda p: torch.optim.SGD(p, lr=1e-5, momentum=0.9, foreach=False),
+    "adafactor": lambda p: torch.optim.Adafactor(p, lr=1e-5, foreach=False),
+}
+
+
+def measure(case):
+    """One case, in fake mode; returns the case with its figures."""
+    dtype = {"fp32": torch.float32, "bf16-autocast": torch.float32, "bf16": torch.bfloat16}[case["precision"]]
+    with FakeTensorMode():
+        model = build(case["config"], torch.bfloat16 if case.get("base") == "bf16" else dtype, case.get("attention", "sdpa"))
+        if case["method"] == "lora":
+            model = lora(model, case["rank"], dtype, case.get("adapter") == "fp32")
+        model.train()
+        if case["checkpointing"] == "full":
+            if case["method"] == "lora":
+                model.enable_input_require_grads()
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        optimizer = OPTIMIZERS[case["optimizer"]](trainable)
+        ids = torch.zeros((case["batch"], case["seq"]), dtype=torch.int64)
+        owned = {t.untyped_storage()._cdata for t in [*model.parameters(), *model.buffers(), ids]}
+        packed = {}
+
+        def pack(tensor):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in owned:
+                packed[storage._cdata] = storage.nbytes()
+            return tensor
+
+        def forward():
+            auto = case["precision"] == "bf16-autocast"
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=auto):
+                return model(input_ids=ids, labels=ids).loss
+
+        forward().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        gc.collect()
+        if case["checkpointing"] == "none":
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                loss = forward()
+            del loss
+        gc.collect()
+        tracker = MemTracker()
+        tracker.track_external(model, optimizer, ids)
+        out = dict(case)
+        with tracker:
+            loss = forward()
+            out["live_forward"] = total(tracker.get_tracker_snapshot("current"))
+            out["peak_forward"] = total(tracker.get_tracker_snapshot("peak"))
+            loss.backward()
+            out["peak_backward"] = total(tracker.get_tracker_snapshot("peak"))
+            out["gradients"] = storages([p.grad for p in trainable])
+            optimizer.step()
+            out["peak_step"] = total(tracker.get_tracker_snapshot("peak"))
+            out["peak_parts"] = parts(tracker.get_tracker_snapshot("peak"))
+        out["parameters"] = storages(model.parameters())
+        out["trainable"] = sum(p.numel() for p in trainable)
+        out["buffers"] = storages(model.buffers())
+        out["optimizer_state"] = storages([v for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)])
+        if case["checkpointing"] == "none":
+            out["saved"] = sum(packed.values())
+        return out
+
+
+def cases():
+    for family in FAMILIES:
+        for method in ("full", "lora"):
+            for checkpointing in ("none", "full"):
+                for precision in ("fp32", "bf16", "bf16-autocast"):
+                    if method == "lora" and precision == "fp32":
+                        continue
+                    for seq in (256, 1024):
+                        yield {"family": family, "config": config_of(family), "method": method, "rank": 16, "checkpointing": checkpointing, "precision": precision,
+                               "batch": 2, "seq": seq, "optimizer": "adamw", "attention": "sdpa"}  # fmt: skip
+    for optimizer in OPTIMIZERS:
+        yield {"family": "llama", "config": config_of("llama"), "method": "full", "rank": 0, "checkpointing": "full", "precision": "bf16", "batch": 1, "seq": 64, "optimizer": optimizer}
+    for family in ("llama", "gpt2", "gemma2"):
+        for checkpointing in ("none", "full"):
+            yield {"family": family, "config": config_of(family), "method": "full", "rank": 0, "checkpointing": checkpointing, "precision": "bf16", "batch": 2, "seq": 512, "optimizer": "adamw", "attention": "eager"}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--family", nargs="*")
+    parser.add_argument("--limit", type=int, default=0)
+    arguments = parser.parse_args()
+    done = 0
+    for case in cases():
+        if arguments.family and case["family"] not in arguments.family:
+            continue
+        try:
+            row = measure(case)
+        except Exception as error:
+            row = {**case, "error": f"{type(error).__name__}: {str(error)[:300]}"}
+        row["versions"] = f"torch {torch.__version__}, transformers {transformers.__version__}"
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+        done += 1
+        if arguments.limit and done >= arguments.limit:
+            break
+
+
+if __name__ == "__main__":
+    main()
