@@ -62,9 +62,27 @@ def build(raw, dtype, attention):
 
 def lora(model, rank, dtype, autocast_adapter):
     import peft
+    from peft.tuners.tuners_utils import BaseTunerLayer
 
+    # Fake parameters cannot be swapped by `Module.to`, so the adapter is made in its dtype at once and never moved.
+    moved = torch.nn.Module.to
+    torch.nn.Module.to = lambda self, *_, **__: self
+    BaseTunerLayer._move_adapter_to_device_of_base_layer = lambda *_, **__: None
+    torch.set_default_dtype(torch.float32 if autocast_adapter else dtype)
     config = peft.LoraConfig(r=rank, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM")
-    return peft.get_peft_model(model, config, autocast_adapter_dtype=autocast_adapter)
+    try:
+        return peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    finally:
+        torch.nn.Module.to = moved
+        torch.set_default_dtype(torch.float32)
+
+
+def without_mask(model_type):
+    """Let the model run causal without a mask, as a real run does when nothing is padded (a fake mask cannot be looked at)."""
+    module = __import__(f"transformers.models.{model_type}.modeling_{model_type}", fromlist=["x"])
+    for name in ("create_causal_mask", "create_sliding_window_causal_mask"):
+        if hasattr(module, name):
+            setattr(module, name, lambda *_, **__: None)
 
 
 def storages(tensors):
@@ -101,8 +119,10 @@ OPTIMIZERS = {
 def measure(case):
     """One case, in fake mode; returns the case with its figures."""
     dtype = {"fp32": torch.float32, "bf16-autocast": torch.float32, "bf16": torch.bfloat16}[case["precision"]]
+    if case.get("mask") == "none":
+        without_mask(case["config"]["model_type"].removesuffix("_text"))
     with FakeTensorMode():
-        model = build(case["config"], torch.bfloat16 if case.get("base") == "bf16" else dtype, case.get("attention", "sdpa"))
+        model = build(case["config"], torch.bfloat16 if case.get("base") == "bf16" else dtype, case["attention"])
         if case["method"] == "lora":
             model = lora(model, case["rank"], dtype, case.get("adapter") == "fp32")
         model.train()
@@ -158,21 +178,36 @@ def measure(case):
         return out
 
 
+EAGER_ONLY = ("gemma2", "bloom")
+BASE = {"method": "full", "rank": 0, "checkpointing": "none", "precision": "bf16", "batch": 2, "seq": 512, "optimizer": "adamw", "attention": "sdpa", "mask": "made"}
+
+
+def case_of(family, layers=L, **changes):
+    case = {"family": family, "config": config_of(family, layers), **BASE, **changes}
+    if family in EAGER_ONLY:
+        case["attention"] = "eager"
+    return case
+
+
 def cases():
+    """The grid (17 families × method × checkpointing × precision × two lengths), then optimisers, eager attention, no mask and realistic widths."""
     for family in FAMILIES:
-        for method in ("full", "lora"):
+        for method, rank in (("full", 0), ("lora", 16)):
             for checkpointing in ("none", "full"):
                 for precision in ("fp32", "bf16", "bf16-autocast"):
-                    if method == "lora" and precision == "fp32":
-                        continue
+                    base = "bf16" if method == "lora" and precision == "bf16-autocast" else None
                     for seq in (256, 1024):
-                        yield {"family": family, "config": config_of(family), "method": method, "rank": 16, "checkpointing": checkpointing, "precision": precision,
-                               "batch": 2, "seq": seq, "optimizer": "adamw", "attention": "sdpa"}  # fmt: skip
+                        yield case_of(family, method=method, rank=rank, checkpointing=checkpointing, precision=precision, base=base, adapter="fp32" if base else None, seq=seq)
     for optimizer in OPTIMIZERS:
-        yield {"family": "llama", "config": config_of("llama"), "method": "full", "rank": 0, "checkpointing": "full", "precision": "bf16", "batch": 1, "seq": 64, "optimizer": optimizer}
-    for family in ("llama", "gpt2", "gemma2"):
+        yield case_of("llama", checkpointing="full", batch=1, seq=64, optimizer=optimizer)
+    for family in ("llama", "gpt2", "qwen3", "phi"):
         for checkpointing in ("none", "full"):
-            yield {"family": family, "config": config_of(family), "method": "full", "rank": 0, "checkpointing": checkpointing, "precision": "bf16", "batch": 2, "seq": 512, "optimizer": "adamw", "attention": "eager"}
+            yield case_of(family, checkpointing=checkpointing, attention="eager")
+    yield case_of("llama", layers=8, checkpointing="full", batch=4, seq=4096)
+    yield case_of("llama", layers=8, batch=1, seq=2048, precision="bf16-autocast")
+    for family in ("llama", "qwen2", "qwen3", "mistral"):
+        for checkpointing in ("none", "full"):
+            yield case_of(family, checkpointing=checkpointing, mask="none")
 
 
 def main():
