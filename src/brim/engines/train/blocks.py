@@ -159,13 +159,13 @@ class Writer:
         tokens = batch * seq
         c = s.compute if s.autocast else self.width[v]
         wide = s.eager or (s.masked and self.style.mask)
-        if wide and a.heads != a.kv_heads:
+        if wide and 1 < a.kv_heads != a.heads:  # repeat_kv copies; a single key head is only expanded
             k = self.op(tokens * a.heads * a.key_dim, self.width[k], [k])
             v = self.op(tokens * a.heads * a.value_dim, self.width[v], [v])
         outs = tokens * a.heads * a.value_dim
         if not s.eager:
             q, k, v = self.cast(q, c), self.cast(k, c), self.cast(v, c)
-            out = self.op(outs, c, [q, k, v], [q, k, v], keep_out=True, fresh=4 * tokens * a.heads)
+            out = self.op(outs, c, [q, k, v], [q, k, v], keep_out=True, fresh=4 * tokens * a.heads + (batch * seq * seq * c if wide else 0))
             return self.like(out) if self.style.rope == "partial" else out
         n = batch * a.heads * seq * seq
         q, k, v = self.cast(q, c), self.cast(k, c), self.cast(v, c)

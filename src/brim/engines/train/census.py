@@ -1,0 +1,105 @@
+"""A model's weights sorted for training: which learn, which are frozen, which get an adapter, and the blocks that repeat; counted once, priced many times."""
+
+from brim.engines.train.setting import ADAPTERS, Linear
+from brim.engines.train.styles import style_of
+from brim.errors import Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brim.engines.train.styles import Style
+    from brim.facts.model import Layer, Shape, Weight
+    from brim.facts.training import TrainWorkload
+
+_EXPERTS = ("expert_gate", "expert_up", "expert_gate_up", "expert_down")
+_ALIASES = {"query_key_value": "qkv", "c_attn": "qkv", "qkv_proj": "qkv", "dense": "o", "c_proj": "o", "gate_up_proj": "gate_up", "c_fc": "up"}
+
+
+class Kind:
+    """One kind of block and how often it stands: its layer facts and its rows."""
+
+    __slots__ = ("count", "first", "indices", "layer", "rows")
+
+    def __init__(self, layer: "Layer", rows: "tuple[Weight, ...]") -> None:
+        self.layer, self.rows = layer, rows
+        self.indices: list[int] = []
+
+
+class Census:
+    """The rows of a model by place: `kinds` of text blocks in the order of their first layer, `order` (kind of each layer), and the rest."""
+
+    __slots__ = ("elements", "head", "kinds", "linears", "order", "rest", "rows", "shape", "style", "table", "tied")
+
+    def __init__(self, shape: "Shape", rows: "tuple[Weight, ...]") -> None:
+        self.shape, self.style = shape, style_of(shape.architecture)
+        self.rows = tuple(row for row in rows if row.op != "buffer" and row.tower != "draft")
+        self.elements = sum(row.elements for row in self.rows)
+        self.tied = shape.tied_embeddings
+        self.head = next((row for row in self.rows if row.role == "lm_head" and row.op in ("linear", "embedding")), None)
+        self.table = next((row for row in self.rows if row.role == "embedding" and row.op == "embedding"), None)
+        by_layer: dict[int, list[Weight]] = {}
+        self.rest: list[Weight] = []
+        for row in self.rows:
+            if row.layer is None or row.tower != "text":
+                self.rest.append(row)
+            else:
+                by_layer.setdefault(row.layer, []).append(row)
+        self.kinds: list[Kind] = []
+        self.order: list[int] = []
+        known: dict[object, int] = {}
+        for layer in shape.layers:
+            own = tuple(by_layer.get(layer.index, ()))
+            key = (layer.replace(index=0), tuple([(row.role, row.dims, row.op, row.copies) for row in own]))
+            place = known.get(key)
+            if place is None:
+                place = known[key] = len(self.kinds)
+                self.kinds.append(Kind(layer, own))
+            self.kinds[place].indices.append(layer.index)
+            self.order.append(place)
+
+
+def sides(row: "Weight") -> tuple[int, int]:
+    """(inputs, outputs) of a linear row; GPT-2's are stored the other way round."""
+    return (row.dims[0], row.dims[1]) if row.op != "transposed" else (row.dims[1], row.dims[0])
+
+
+def adapted(row: "Weight", targets: "tuple[str, ...]") -> bool:
+    """Whether an adapter goes on this row: peft's `all-linear` is every `nn.Linear` (and Conv1D) but the head; stacked experts and routers are no such layers."""
+    if row.op not in ("linear", "transposed") or row.role == "lm_head" or row.copies > 1 or row.role in ("router", *_EXPERTS):
+        return "lm_head" in targets and row.role == "lm_head"
+    if "all-linear" in targets:
+        return True
+    module = row.name.rsplit(".", 2)[-2] if row.name.count(".") > 1 else row.name
+    return module in targets or row.role in targets or _ALIASES.get(module, module) in targets
+
+
+def check_targets(census: Census, w: "TrainWorkload") -> None:
+    """`Usage` where a rank is above a layer's width, or no layer has the name of a target."""
+    if w.method not in ADAPTERS:
+        return
+    chosen = [row for row in census.rows if adapted(row, w.targets)]
+    if not chosen:
+        raise Usage(f"no linear layer is called {', '.join(w.targets)}", hint="Give module names (q_proj), roles (q, v, o, gate, up, down) or all-linear.")
+    widest = min(min(sides(row)) for row in chosen)
+    if w.lora_rank > max(min(sides(row)) for row in chosen):
+        raise Usage(f"--lora-rank {w.lora_rank} is above the width of every adapted layer (the narrowest is {widest})", hint="A rank above the width is no adapter.")
+
+
+def linear(row: "Weight", bias: int, w: "TrainWorkload") -> Linear:
+    """The layer as the block writer sees it."""
+    inputs, outputs = sides(row)
+    rank = w.lora_rank if w.method in ADAPTERS and adapted(row, w.targets) else 0
+    return Linear(inputs, outputs, bias, rank)
+
+
+def trains(census: Census, index: "int | None", w: "TrainWorkload") -> bool:
+    """Whether the weights of layer `index` (None = outside the layers) learn. freeze: the last `trainable_layers` layers only (LLaMA-Factory's meaning)."""
+    if w.method in ADAPTERS:
+        return False
+    if w.method != "freeze":
+        return True
+    return index is not None and index >= len(census.shape.layers) - w.trainable_layers
+
+
+def style(census: Census) -> "Style":
+    """The architecture's style."""
+    return census.style
