@@ -62,6 +62,7 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
     tally: dict[tuple[tuple[int, ...], int, bool], int] = {}
     adapters = w.method in ADAPTERS
     packs = s.base in PACKED and adapters
+    gates = {(row.layer, row.role) for row in census.rows if row.role == "expert_gate"}
     for row in census.rows:
         copies, each = row.copies, row.elements // row.copies
         if adapters and packs and row.op in ("linear", "transposed") and row.role not in ("lm_head", "router") and copies == 1:
@@ -76,7 +77,12 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
                     key = (dims, s.adapter, True)
                     tally[key] = tally.get(key, 0) + 1
         elif trains(census, row.layer, w):
-            key = (row.dims, s.weight, row.layer is not None and row.op not in ("embedding", "norm", "bias"))
+            dims = row.dims
+            if copies > 1:  # training code holds all experts of a layer in one tensor, gate and up together
+                if row.role == "expert_up" and (row.layer, "expert_gate") in gates:
+                    continue
+                dims, copies = (*dims, copies * (2 if row.role == "expert_gate" else 1)), 1
+            key = (dims, s.weight, row.layer is not None and row.op not in ("embedding", "norm", "bias"))
             tally[key] = tally.get(key, 0) + copies
     out.learned = [Learned(dims, count, width, hidden=hidden) for (dims, width, hidden), count in tally.items()]
     out.trainable = sum(one.elements * one.count for one in out.learned)

@@ -28,7 +28,11 @@ class Moment:
     @property
     def total(self) -> int:
         """All of it, in bytes."""
-        return self.activations + self.logits + self.gradients
+        return self.weighed(1)
+
+    def weighed(self, ranks: int) -> int:
+        """All of it where gradients are divided among ranks."""
+        return self.activations + self.logits + -(-self.gradients // ranks)
 
 
 class Step:
@@ -53,8 +57,7 @@ class _Line:
         priced: dict[tuple[int, bool, bool], Block] = {}
         self.blocks: list[Block] = []
         adapters = w.method in ADAPTERS
-        checkpointed = w.checkpointing in ("full", "offloaded")
-        grad = trains(census, None, w) or (adapters and checkpointed)
+        grad = trains(census, None, w) or (adapters and w.checkpointing != "none")
         for position, place in enumerate(census.order):
             train = trains(census, census.shape.layers[position].index, w)
             key = (place, train, grad)
@@ -65,13 +68,15 @@ class _Line:
         self.head, self.logits = head_block(census, w, s, train=trains(census, None, w), input_grad=grad)
 
 
-def step(census: "Census", w: "TrainWorkload", s: Setting, gradient_total: int) -> Step:
-    """Lay the curves one behind the other. `gradient_total` is what stands at the optimiser's step; under accumulation it stands all the time."""
+def step(census: "Census", w: "TrainWorkload", s: Setting, gradient_total: int, gradient_ranks: int = 1) -> Step:
+    """Lay the curves one behind the other. `gradient_total` is what stands at the optimiser's step; under accumulation it stands all the time.
+
+    `gradient_ranks` only weighs gradients against activations where the highest layer is looked for; bytes stay those of one whole model.
+    """
     line = _Line(census, w, s)
     out = Step()
     lives = gradient_total if s.gradients_live else 0
-    checkpointed = w.checkpointing in ("full", "offloaded")
-    kept, cached, top, where = _forward(line, out, w, checkpointed=checkpointed)
+    kept, cached, top, where = _forward(line, out, w)
     head_top = kept + cached + (0 if line.head.input_kept else line.stream) + line.head.forward_peak + line.mask
     logits = min(line.logits, line.head.forward_peak)
     if head_top >= top:
@@ -81,16 +86,34 @@ def step(census: "Census", w: "TrainWorkload", s: Setting, gradient_total: int) 
     out.kept = kept
     out.saved = kept + line.head.saved + (line.stream if line.head.input_kept else 0)
     out.forward_end = out.saved + line.mask
-    _backward(census, line, out, w, lives, kept)
-    out.moments.append(Moment("optimizer", "while the optimiser steps", 0, 0, gradient_total))
+    _backward(census, line, out, w, (lives, gradient_ranks), kept)
+    out.moments.append(Moment("optimizer", "while the optimiser steps", 0, 0, 0 if w.fused_backward else gradient_total))
+    if w.evaluation_batch:
+        out.moments.append(_evaluation(line, w, lives))
     return out
 
 
-def _forward(line: _Line, out: Step, w: "TrainWorkload", *, checkpointed: bool) -> "tuple[int, int, int, str]":
+def _evaluation(line: _Line, w: "TrainWorkload", lives: int) -> Moment:
+    """Evaluation without gradients: the same forward with nothing kept, scaled from the micro-batch to the evaluation batch (all of it is linear in the batch)."""
+    layer = max((block.lean_peak for block in line.blocks), default=0) + line.stream + line.mask
+    head = line.stream + line.head.lean_peak
+    top, logits = (head, min(line.logits * 10 // 12, head)) if head > layer else (layer, 0)
+    scaled = -(-top * w.evaluation_batch // w.batch)
+    part = logits * w.evaluation_batch // w.batch
+    return Moment("evaluation", "at the logits" if logits else "in a layer", scaled - part, part, lives)
+
+
+def remade(w: "TrainWorkload", number: int) -> bool:
+    """Whether layer `number` is under activation checkpointing; selective means every second layer (torchtitan's `selective` with option 2)."""
+    return w.checkpointing in ("full", "offloaded") or (w.checkpointing == "selective" and number % 2 == 0)
+
+
+def _forward(line: _Line, out: Step, w: "TrainWorkload") -> "tuple[int, int, int, str]":
     """(bytes kept, bytes cached by autocast, highest point, where) over the layers."""
     kept = cached = top = 0
     where = ""
     for number, block in enumerate(line.blocks):
+        checkpointed = remade(w, number)
         held = kept + cached + line.stream + line.mask
         high = held + (block.lean_peak if checkpointed else block.forward_peak)
         if high > top:
@@ -107,31 +130,41 @@ def _forward(line: _Line, out: Step, w: "TrainWorkload", *, checkpointed: bool) 
     return kept, cached, top, where
 
 
-def _backward(census: "Census", line: _Line, out: Step, w: "TrainWorkload", lives: int, kept: int) -> None:
-    """The backward curve, head first; appends its highest point."""
-    checkpointed = w.checkpointing in ("full", "offloaded")
+def _backward(census: "Census", line: _Line, out: Step, w: "TrainWorkload", standing: "tuple[int, int]", kept: int) -> None:
+    """The backward curve, head first: its points at the loss, in the highest layer and at the embedding."""
+    lives, ranks = standing
     head = line.head
     grads = 0
-    here = kept + (line.stream if head.input_kept else 0) + head.backward_peak + line.mask
-    logits = min(line.logits, head.backward_peak)
-    best = Moment("backward", "at the loss", here - logits - head.weight_grads, logits, lives + head.weight_grads)
+    top, learned = _top(head, ranks)
+    here = kept + (line.stream if head.input_kept else 0) + top + line.mask
+    logits = min(line.logits, top)
+    out.moments.append(Moment("backward", "at the loss", here - logits, logits, lives + learned))
+    best: Moment | None = None
     grads = head.weight_grads
     for number in range(len(line.blocks) - 1, -1, -1):
         block = line.blocks[number]
+        checkpointed = remade(w, number)
         out.largest_layer = max(out.largest_layer, block.weight_grads)
-        if checkpointed:
-            high = max(line.stream + block.forward_peak, block.backward_peak - block.weight_grads)
-            here = kept + high
-        else:
+        top, learned = _top(block, ranks)
+        if checkpointed and line.stream + block.forward_peak > top + learned:
+            top, learned = line.stream + block.forward_peak, 0
+        if not checkpointed:
             kept -= block.saved
-            here = kept + block.backward_peak - block.weight_grads
-        moment = Moment("backward", f"in layer {number}", here + line.mask, 0, lives + (grads + block.weight_grads if not w.fused_backward else block.weight_grads))
-        if moment.total > best.total:
+        moment = Moment("backward", f"in layer {number}", kept + top + line.mask, 0, lives + grads + learned)
+        if best is None or moment.weighed(ranks) > best.weighed(ranks):
             best = moment
         grads = 0 if w.fused_backward else grads + block.weight_grads
-        if (checkpointed and w.checkpointing == "full") or (not checkpointed and block.input_kept):
+        if (checkpointed and w.checkpointing != "offloaded") or (not checkpointed and block.input_kept):
             kept -= line.stream
-    out.moments.append(best if best.total >= (last := _embedding(census, line, w, lives, grads)).total else last)
+    out.moments.extend([best] if best is not None else [])
+    out.moments.append(_embedding(census, line, w, lives, grads))
+
+
+def _top(block: "Block", ranks: int) -> "tuple[int, int]":
+    """(highest point without weight gradients, weight gradients beside it). Divided gradients hardly count, so then the point is taken where the rest is highest."""
+    if ranks > 1:
+        return block.backward_lean, block.weight_grads
+    return block.backward_peak - block.backward_grads, block.backward_grads
 
 
 def _embedding(census: "Census", line: _Line, w: "TrainWorkload", lives: int, grads: int) -> Moment:

@@ -25,13 +25,14 @@ class Op:
 class Block:
     """What one run over a tape costs, in bytes above what was live before it (its input and everything earlier are the caller's).
 
-    `lean_peak` is the forward peak where nothing is kept (inside activation checkpointing); `cached` outlives it under autocast.
+    `backward_grads` counts the weight gradients among `backward_peak`; `backward_lean` is the highest point without any. `lean_peak` is the forward peak where nothing is kept (inside activation checkpointing); `cached` outlives it under autocast.
     """
 
-    __slots__ = ("backward_peak", "cached", "forward_peak", "input_kept", "lean_peak", "saved", "weight_grads")
+    __slots__ = ("backward_grads", "backward_lean", "backward_peak", "cached", "forward_peak", "input_kept", "lean_peak", "saved", "weight_grads")
 
     def __init__(self) -> None:
         self.saved = self.forward_peak = self.lean_peak = self.backward_peak = self.weight_grads = self.cached = 0
+        self.backward_grads = self.backward_lean = 0
         self.input_kept = False
 
 
@@ -131,8 +132,8 @@ class Tape:
                     live -= self.size[storage]
         return peak
 
-    def _backward(self, holders: "dict[int, int]") -> int:
-        """The backward peak: starts with everything saved and the gradient of the output, ends with the gradient of the input and of the weights."""
+    def _backward(self, holders: "dict[int, int]") -> "tuple[int, int, int]":
+        """(peak, weight gradients in it, highest point without weight gradients): starts with everything saved and the gradient of the output, ends with the gradient of the input and of the weights."""
         live = sum([self.size[storage] for storage in holders]) + sum([op.fresh + op.cached for op in self.ops])
         buffers: list[list[int]] = []  # [bytes, references]
         grads: dict[int, int] = {}
@@ -141,18 +142,22 @@ class Tape:
             buffers.append([self.grad_bytes[out], 1])
             grads[out] = 0
             live += self.grad_bytes[out]
-        peak = live
+        peak = lean = live
+        learned = learned_at_peak = 0
         for op in reversed(self.ops):
             live, top = self._step_back(op, live, buffers, grads)
+            learned += op.weight_grad
             if top > peak:
-                peak = top
+                peak, learned_at_peak = top, learned
+            if top - learned > lean:
+                lean = top - learned
             for storage in op.keeps:
                 if storage in holders:
                     holders[storage] -= 1
                     if not holders[storage]:
                         live -= self.size[storage]
             live -= op.fresh + op.cached
-        return peak
+        return peak, learned_at_peak, lean
 
     def _step_back(self, op: Op, live: int, buffers: "list[list[int]]", grads: "dict[int, int]") -> "tuple[int, int]":
         """One operation's backward: its input gradients come, its weight gradient stays, its output gradient goes. (live, top)."""
@@ -202,7 +207,7 @@ class Tape:
         block.cached = sum([op.cached for op in self.ops])
         block.saved = sum([self.size[storage] for storage in holders]) + sum([op.fresh for op in self.ops]) + block.cached
         block.weight_grads = sum([op.weight_grad for op in self.ops])
-        block.backward_peak = self._backward(holders)
+        block.backward_peak, block.backward_grads, block.backward_lean = self._backward(holders)
         return block
 
 
