@@ -6,7 +6,6 @@ from brim.errors import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brim.engines.train.styles import Style
     from brim.facts.model import Layer, Shape, Weight
     from brim.facts.training import TrainWorkload
 
@@ -15,9 +14,9 @@ _ALIASES = {"query_key_value": "qkv", "c_attn": "qkv", "qkv_proj": "qkv", "dense
 
 
 class Kind:
-    """One kind of block and how often it stands: its layer facts and its rows."""
+    """One kind of block: its layer facts, its rows, and the layers that are so."""
 
-    __slots__ = ("count", "first", "indices", "layer", "rows")
+    __slots__ = ("indices", "layer", "rows")
 
     def __init__(self, layer: "Layer", rows: "tuple[Weight, ...]") -> None:
         self.layer, self.rows = layer, rows
@@ -27,7 +26,7 @@ class Kind:
 class Census:
     """The rows of a model by place: `kinds` of text blocks in the order of their first layer, `order` (kind of each layer), and the rest."""
 
-    __slots__ = ("elements", "head", "kinds", "linears", "order", "rest", "rows", "shape", "style", "table", "tied")
+    __slots__ = ("elements", "groups", "head", "kinds", "order", "rest", "rows", "shape", "style", "table", "tied")
 
     def __init__(self, shape: "Shape", rows: "tuple[Weight, ...]") -> None:
         self.shape, self.style = shape, style_of(shape.architecture)
@@ -36,6 +35,10 @@ class Census:
         self.tied = shape.tied_embeddings
         self.head = next((row for row in self.rows if row.role == "lm_head" and row.op in ("linear", "embedding")), None)
         self.table = next((row for row in self.rows if row.role == "embedding" and row.op == "embedding"), None)
+        alike: dict[object, list[Weight]] = {}
+        for row in self.rows:
+            alike.setdefault((row.role, row.dims, row.op, row.copies, row.layer is None, module_of(row)), []).append(row)
+        self.groups = tuple((rows[0], len(rows)) for rows in alike.values())
         by_layer: dict[int, list[Weight]] = {}
         self.rest: list[Weight] = []
         for row in self.rows:
@@ -57,6 +60,11 @@ class Census:
             self.order.append(place)
 
 
+def module_of(row: "Weight") -> str:
+    """The module's own name: `q_proj` in `model.layers.0.self_attn.q_proj.weight`."""
+    return row.name.rsplit(".", 2)[-2] if row.name.count(".") > 1 else row.name
+
+
 def sides(row: "Weight") -> tuple[int, int]:
     """(inputs, outputs) of a linear row; GPT-2's are stored the other way round."""
     return (row.dims[0], row.dims[1]) if row.op != "transposed" else (row.dims[1], row.dims[0])
@@ -68,7 +76,7 @@ def adapted(row: "Weight", targets: "tuple[str, ...]") -> bool:
         return "lm_head" in targets and row.role == "lm_head"
     if "all-linear" in targets:
         return True
-    module = row.name.rsplit(".", 2)[-2] if row.name.count(".") > 1 else row.name
+    module = module_of(row)
     return module in targets or row.role in targets or _ALIASES.get(module, module) in targets
 
 
@@ -76,7 +84,7 @@ def check_targets(census: Census, w: "TrainWorkload") -> None:
     """`Usage` where a rank is above a layer's width, or no layer has the name of a target."""
     if w.method not in ADAPTERS:
         return
-    chosen = [row for row in census.rows if adapted(row, w.targets)]
+    chosen = [row for row, _ in census.groups if adapted(row, w.targets)]
     if not chosen:
         raise Usage(f"no linear layer is called {', '.join(w.targets)}", hint="Give module names (q_proj), roles (q, v, o, gate, up, down) or all-linear.")
     widest = min(min(sides(row)) for row in chosen)
@@ -98,8 +106,3 @@ def trains(census: Census, index: "int | None", w: "TrainWorkload") -> bool:
     if w.method != "freeze":
         return True
     return index is not None and index >= len(census.shape.layers) - w.trainable_layers
-
-
-def style(census: Census) -> "Style":
-    """The architecture's style."""
-    return census.style

@@ -11,7 +11,10 @@ from brim.engines.train.setting import ADAPTERS, PACKED, Setting
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brim.engines.train.census import Census
+    from brim.facts.model import Weight
     from brim.facts.training import TrainWorkload
+
+    Tally = dict[tuple[tuple[int, ...], int, bool], int]  # (dims, bytes an element, whether inside a layer and no norm) → how many
 
 SMALL_8BIT = 4096
 BLOCK_8BIT, BLOCK_4BIT, BLOCK_NF4, BLOCK_NESTED = 256, 128, 64, 256
@@ -57,33 +60,24 @@ def packed_bytes(elements: int, base: str) -> int:
 
 
 def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
-    """Walk the tensor table once."""
+    """Walk the tensor table once, alike rows together (freezing asks for each row's layer, so there each by itself)."""
     out = States()
-    tally: dict[tuple[tuple[int, ...], int, bool], int] = {}
+    tally: Tally = {}
     adapters = w.method in ADAPTERS
     packs = s.base in PACKED and adapters
-    gates = {(row.layer, row.role) for row in census.rows if row.role == "expert_gate"}
-    for row in census.rows:
-        copies, each = row.copies, row.elements // row.copies
-        if adapters and packs and row.op in ("linear", "transposed") and row.role not in ("lm_head", "router") and copies == 1:
+    gates = {row.layer for row, _ in census.groups if row.role == "expert_gate"}
+    rows = [(row, 1) for row in census.rows] if w.method == "freeze" else census.groups
+    for row, times in rows:
+        each = row.elements // row.copies
+        if packs and row.op in ("linear", "transposed") and row.role not in ("lm_head", "router") and row.copies == 1:
             extra = 4 * sides(row)[1] if s.base == "int8" else 0
-            out.weights += packed_bytes(each, s.base) + extra
+            out.weights += (packed_bytes(each, s.base) + extra) * times
         else:
-            out.weights += row.elements * s.weight
+            out.weights += row.elements * s.weight * times
         if adapters:
-            if adapted(row, w.targets):
-                inputs, outputs = sides(row)
-                for dims in ((inputs, w.lora_rank), (w.lora_rank, outputs), *(((outputs,),) if s.dora else ())):
-                    key = (dims, s.adapter, True)
-                    tally[key] = tally.get(key, 0) + 1
+            _tally_adapter(row, times, w, s, tally)
         elif trains(census, row.layer, w):
-            dims = row.dims
-            if copies > 1:  # training code holds all experts of a layer in one tensor, gate and up together
-                if row.role == "expert_up" and (row.layer, "expert_gate") in gates:
-                    continue
-                dims, copies = (*dims, copies * (2 if row.role == "expert_gate" else 1)), 1
-            key = (dims, s.weight, row.layer is not None and row.op not in ("embedding", "norm", "bias"))
-            tally[key] = tally.get(key, 0) + copies
+            _tally_row(row, times, s.weight, gates, tally)
     out.learned = [Learned(dims, count, width, hidden=hidden) for (dims, width, hidden), count in tally.items()]
     out.trainable = sum(one.elements * one.count for one in out.learned)
     if adapters:
@@ -92,6 +86,25 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
     if w.precision == "mixed":
         out.master = 4 * out.trainable
     return out
+
+
+def _tally_adapter(row: "Weight", times: int, w: "TrainWorkload", s: Setting, tally: "Tally") -> None:
+    if not adapted(row, w.targets):
+        return
+    inputs, outputs = sides(row)
+    for dims in ((inputs, w.lora_rank), (w.lora_rank, outputs), *(((outputs,),) if s.dora else ())):
+        key = (dims, s.adapter, True)
+        tally[key] = tally.get(key, 0) + times
+
+
+def _tally_row(row: "Weight", times: int, width: int, gates: "set[int | None]", tally: "Tally") -> None:
+    dims, copies = row.dims, row.copies
+    if copies > 1:  # training code holds all experts of a layer in one tensor, gate and up together
+        if row.role == "expert_up" and row.layer in gates:
+            return
+        dims, copies = (*dims, copies * (2 if row.role == "expert_gate" else 1)), 1
+    key = (dims, width, row.layer is not None and row.op not in ("embedding", "norm", "bias"))
+    tally[key] = tally.get(key, 0) + copies * times
 
 
 def gradient_bytes(out: States) -> int:
