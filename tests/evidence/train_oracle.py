@@ -48,7 +48,15 @@ FAMILIES = {
 def config_of(family, layers=L):
     raw = dict(FAMILIES[family])
     raw["n_layer" if family in ("gpt2", "bloom") else "num_hidden_layers"] = layers
-    for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop") if family in ("gpt2", "phi") else ("hidden_dropout", "attention_dropout") if family in ("bloom", "gpt_neox") else ("dropout",) if family == "opt" else ():
+    for key in (
+        ("resid_pdrop", "embd_pdrop", "attn_pdrop")
+        if family in ("gpt2", "phi")
+        else ("hidden_dropout", "attention_dropout")
+        if family in ("bloom", "gpt_neox")
+        else ("dropout",)
+        if family == "opt"
+        else ()
+    ):
         raw[key] = 0.0
     return raw
 
@@ -193,7 +201,17 @@ def measure(case):
 
 EXPERTS = ("mixtral", "qwen3_moe")
 EAGER_ONLY = ("gemma2", "bloom")
-BASE = {"method": "full", "rank": 0, "checkpointing": "none", "precision": "bf16", "batch": 2, "seq": 512, "optimizer": "adamw", "attention": "sdpa", "mask": "made"}
+BASE = {
+    "method": "full",
+    "rank": 0,
+    "checkpointing": "none",
+    "precision": "bf16",
+    "batch": 2,
+    "seq": 512,
+    "optimizer": "adamw",
+    "attention": "sdpa",
+    "mask": "made",
+}
 
 
 def case_of(family, layers=L, **changes):
@@ -213,7 +231,16 @@ def cases():
                         continue  # torch's fake grouped matrix product takes bf16 only
                     base = "bf16" if method == "lora" and precision == "bf16-autocast" else None
                     for seq in (256, 1024):
-                        yield case_of(family, method=method, rank=rank, checkpointing=checkpointing, precision=precision, base=base, adapter="fp32" if base else None, seq=seq)
+                        yield case_of(
+                            family,
+                            method=method,
+                            rank=rank,
+                            checkpointing=checkpointing,
+                            precision=precision,
+                            base=base,
+                            adapter="fp32" if base else None,
+                            seq=seq,
+                        )
     for optimizer in OPTIMIZERS:
         yield case_of("llama", checkpointing="full", batch=1, seq=64, optimizer=optimizer)
     for family in ("llama", "gpt2", "qwen3", "phi"):

@@ -116,7 +116,9 @@ class Writer:
         scaled = self.like(b)
         if s.dora:  # the magnitude multiplies both paths, and both are kept (peft/tuners/lora/dora.py)
             held = layer.inputs * layer.outputs
-            scaled = self.like(b, [scaled, out], [scaled, out], temp=2 * held * s.adapter, fresh=tokens * layer.outputs * width, weight_grad=layer.outputs * s.adapter)
+            scaled = self.like(
+                b, [scaled, out], [scaled, out], temp=2 * held * s.adapter, fresh=tokens * layer.outputs * width, weight_grad=layer.outputs * s.adapter
+            )
         return self.add(out, scaled)
 
     def _adapter_weight(self, elements: int, *, casted: bool) -> "dict[str, int]":
@@ -193,34 +195,44 @@ class Writer:
             second = self.linear(x, up)
         return self.linear(self.like(bent, [bent, second], [bent, second]), down)
 
-    def experts(self, x: int, f: "FeedForward", width: int) -> int:
-        """Routed experts as transformers runs them (`integrations/moe.py` grouped_mm_experts_forward): every chosen (token, expert) pair is a row."""
+    def experts(self, x: int, f: "FeedForward", width: int, ranks: "tuple[int, int, int]") -> int:
+        """Routed experts as transformers runs them (`integrations/moe.py` grouped_mm_experts_forward): every chosen (token, expert) pair is a row.
+
+        `ranks` are the elements of the adapters on the router, on gate and up, and on down (0 where there is none).
+        """
         s = self.s
         tokens = self.elements[x] // width
         rows = tokens * f.experts_used
-        scores = self.op(tokens * f.experts, s.compute, [x], [x] if self.train else [], **self.learn(width * f.experts, s.weight, cast=False))
+        learn = self.learn(width * f.experts, s.weight, cast=False) if not ranks[0] else {"weight_grad": ranks[0] * s.adapter}
+        scores = self.op(tokens * f.experts, s.compute, [x], [x] if self.train or ranks[0] else [], **learn)
         chosen = self.op(tokens * f.experts, 4, [scores], keep_out=True, fresh=24 * rows)
         c = self.width[x] if not s.autocast else s.compute
-        sides = 2 if f.gated else 1
-        wide, held = sides * width * f.width * f.experts, width * f.width * f.experts
-        cast = s.autocast and s.weight == 4
+        sides, held = 2 if f.gated else 1, width * f.width * f.experts
         picked = self.cast(self.op(rows * width, self.width[x], [x]), c)
-        inner = self.op(rows * f.width * sides, c, [picked], [picked] if self.train else [], **self._stack(wide, cast=cast))
+        inner = self.op(rows * f.width * sides, c, [picked], [picked] if self.train or ranks[1] else [], **self._stack(sides * held, ranks[1]))
         if f.gated:
             first, second = self.view(inner, [rows * f.width] * 2)
             bent = self.activation(first)
             inner = self.like(bent, [bent, second], [bent, second])
         else:
             inner = self.activation(inner)
-        out = self.op(rows * width, c, [inner], [inner] if self.train else [], **self._stack(held, cast=cast))
+        out = self.op(rows * width, c, [inner], [inner] if self.train or ranks[2] else [], **self._stack(held, ranks[2]))
         weighed = self.op(rows * width, 4 if s.autocast else c, [out, chosen], [out], fresh=4 * rows)
         return self.op(tokens * width, self.width[x], [self.like(weighed)])
 
-    def _stack(self, elements: int, *, cast: bool) -> "dict[str, int]":
-        """The costs of a stacked expert weight: learned, and cast where autocast stands over fp32 weights."""
-        more = self.learn(elements, self.s.weight, cast=cast)
-        if self.s.packed:
-            more |= {"temp": elements * self.s.compute, "temp_back": elements * self.s.compute}
+    def _stack(self, elements: int, adapter: int) -> "dict[str, int]":
+        """The costs of a stacked expert weight: learned, cast under autocast over fp32 weights, or joined with its adapter's product.
+
+        peft writes the product of the adapter out at full size and adds it to the weight (`tuners/lora/layer.py` ParamWrapper): the sum is kept, its gradient is made.
+        """
+        s = self.s
+        if adapter:
+            size = elements * s.compute
+            return {"fresh": size, "temp": size, "temp_back": 2 * size, "weight_grad": adapter * s.adapter}
+        cast = s.autocast and s.weight == 4
+        more = self.learn(elements, s.weight, cast=cast)
+        if s.packed:
+            more |= {"temp": elements * s.compute, "temp_back": elements * s.compute}
         if cast:
-            more["cached" if self.train else "fresh"] = elements * self.s.compute
+            more["cached" if self.train else "fresh"] = elements * s.compute
         return more

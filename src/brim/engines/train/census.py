@@ -71,13 +71,24 @@ def sides(row: "Weight") -> tuple[int, int]:
 
 
 def adapted(row: "Weight", targets: "tuple[str, ...]") -> bool:
-    """Whether an adapter goes on this row: peft's `all-linear` is every `nn.Linear` (and Conv1D) but the head; stacked experts and routers are no such layers."""
-    if row.op not in ("linear", "transposed") or row.role == "lm_head" or row.copies > 1 or row.role in ("router", *_EXPERTS):
-        return "lm_head" in targets and row.role == "lm_head"
-    if "all-linear" in targets:
+    """Whether an adapter goes on this row. peft 0.21's `all-linear` takes every linear layer but the head, routers and stacked experts included."""
+    if row.op == "bias" or row.role not in ("lm_head", "router", *_EXPERTS) and row.op not in ("linear", "transposed"):
+        return False
+    if "all-linear" in targets and row.role != "lm_head":
         return True
     module = module_of(row)
     return module in targets or row.role in targets or _ALIASES.get(module, module) in targets
+
+
+def adapter_dims(row: "Weight", rank: int) -> "tuple[tuple[int, int], ...]":
+    """The two matrices of a row's adapter. Stacked experts get the rank once an expert; gate and up are one matrix there, of twice the rank (peft `ParamWrapper`)."""
+    inputs, outputs = sides(row)
+    if row.role == "expert_up" and row.copies > 1:
+        return ()  # counted with its gate
+    if row.role in ("expert_gate", "expert_gate_up") and row.copies > 1:
+        rank, outputs = 2 * rank, outputs * (2 if row.role == "expert_gate" else 1)
+    rank *= row.copies
+    return ((inputs, rank), (rank, outputs))
 
 
 def check_targets(census: Census, w: "TrainWorkload") -> None:
@@ -89,7 +100,9 @@ def check_targets(census: Census, w: "TrainWorkload") -> None:
         raise Usage(f"no linear layer is called {', '.join(w.targets)}", hint="Give module names (q_proj), roles (q, v, o, gate, up, down) or all-linear.")
     widest = min(min(sides(row)) for row in chosen)
     if w.lora_rank > max(min(sides(row)) for row in chosen):
-        raise Usage(f"--lora-rank {w.lora_rank} is above the width of every adapted layer (the narrowest is {widest})", hint="A rank above the width is no adapter.")
+        raise Usage(
+            f"--lora-rank {w.lora_rank} is above the width of every adapted layer (the narrowest is {widest})", hint="A rank above the width is no adapter."
+        )
 
 
 def linear(row: "Weight", bias: int, w: "TrainWorkload") -> Linear:

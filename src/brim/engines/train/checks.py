@@ -25,7 +25,14 @@ def check(w: "TrainWorkload") -> None:
         value = getattr(w, field)
         if value not in allowed:
             raise Usage(f"{flag} {value}: brim knows {', '.join(allowed)}", hint="A word that is missing here is a defect; please report it.")
-    for field, flag in (("batch", "--batch"), ("seq", "--seq"), ("accumulation", "--accumulation"), ("ranks", "--ranks"), ("nodes", "--nodes"), ("lora_rank", "--lora-rank")):
+    for field, flag in (
+        ("batch", "--batch"),
+        ("seq", "--seq"),
+        ("accumulation", "--accumulation"),
+        ("ranks", "--ranks"),
+        ("nodes", "--nodes"),
+        ("lora_rank", "--lora-rank"),
+    ):
         if getattr(w, field) < 1:
             raise Usage(f"{flag} {getattr(w, field)} is not above zero", hint="Give a whole number above zero.")
     if w.base and w.base not in training.BASES:
@@ -35,7 +42,9 @@ def check(w: "TrainWorkload") -> None:
     if not 0 <= w.lora_dropout < 1:
         raise Usage(f"--lora-dropout {w.lora_dropout} is outside 0…1")
     if w.sharding != "none" and w.ranks < 2:
-        raise Usage(f"{w.sharding} shares work between cards, and there is one", hint="Give --device several times, or --ranks N; or leave --zero and --fsdp out.")
+        raise Usage(
+            f"{w.sharding} shares work between cards, and there is one", hint="Give --device several times, or --ranks N; or leave --zero and --fsdp out."
+        )
     if w.ranks % w.nodes:
         raise Usage(f"--ranks {w.ranks} does not divide over --nodes {w.nodes}")
     if w.offload == "all" and not (w.sharding in ("zero3",) or w.sharding.startswith("fsdp") or w.sharding == "none"):

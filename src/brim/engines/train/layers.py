@@ -1,8 +1,8 @@
 """Puts one kind of layer, and the head with its loss, on a tape in the order of the architecture's code."""
 
 from brim.engines.train.blocks import Writer
-from brim.engines.train.census import linear, sides
-from brim.engines.train.setting import Linear
+from brim.engines.train.census import adapted, adapter_dims, linear, sides
+from brim.engines.train.setting import ADAPTERS, Linear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _INNER_NORMS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "q_a_layernorm
 class Rows:
     """One layer's rows by role, biases beside their matrices, norms by what they stand on."""
 
-    __slots__ = ("inner", "linears", "norms")
+    __slots__ = ("expert_adapters", "inner", "linears", "norms")
 
     def __init__(self, rows: "tuple[Weight, ...]", w: "TrainWorkload") -> None:
         biases = {row.role: row.elements for row in rows if row.op == "bias"}
@@ -37,14 +37,21 @@ class Rows:
                     self.inner[module[:2] if module[1] == "_" else "kv"] = row.elements
                 else:
                     self.norms += 1
+        self.expert_adapters = _expert_adapters(rows, w) if w.method in ADAPTERS else (0, 0, 0)
 
     def take(self, role: str) -> "Linear | None":
         """The linear layer of a role."""
         return self.linears.get(role)
 
 
-def _norm_rows(b: Writer, x: int, width: int) -> int:
-    return b.elements[x] // width if width else 0
+def _expert_adapters(rows: "tuple[Weight, ...]", w: "TrainWorkload") -> "tuple[int, int, int]":
+    """Elements of the adapters on the router, on gate and up, and on down."""
+    out = [0, 0, 0]
+    for row in rows:
+        place = {"router": 0, "expert_gate": 1, "expert_up": 1, "expert_gate_up": 1, "expert_down": 2}.get(row.role)
+        if place is not None and adapted(row, w.targets):
+            out[place] += sum(a * b for a, b in adapter_dims(row, w.lora_rank))
+    return out[0], out[1], out[2]
 
 
 def layer_block(census: "Census", kind: "Kind", w: "TrainWorkload", s: "Setting", *, train: bool, input_grad: bool) -> "Block":
@@ -68,7 +75,7 @@ def layer_block(census: "Census", kind: "Kind", w: "TrainWorkload", s: "Setting"
         if f is None:
             return y
         if f.experts:
-            out = b.experts(y, f, shape.width)
+            out = b.experts(y, f, shape.width, rows.expert_adapters)
             if rows.take("shared_down"):
                 out = b.add(out, _dense(b, y, rows, "shared_"))
             return out

@@ -46,7 +46,11 @@ class _Facts:
         if effective.precision == "mixed" and w.accumulation > 1:
             self.gradients *= 2  # accumulated in fp32 (DeepSpeed bf16_optimizer.py)
         self.optimizer = optimizer_bytes(self.states, effective, steps_on_device=not self.cuda)
-        inner = Setting(effective.replace(precision="bf16"), cuda=self.cuda, eager=eager) if w.sharding.startswith("fsdp") and self.setting.autocast else self.setting
+        inner = (
+            Setting(effective.replace(precision="bf16"), cuda=self.cuda, eager=eager)
+            if w.sharding.startswith("fsdp") and self.setting.autocast
+            else self.setting
+        )
         if inner is not self.setting:
             inner.gradients_live, inner.packed, inner.adapter = self.setting.gradients_live, self.setting.packed, self.setting.adapter
         self.share: Share = share(census, self.states, self.gradients, self.optimizer, effective)
@@ -108,8 +112,18 @@ def _device_parts(f: _Facts, device: str) -> "list[Part]":
     where = f"{moment.name}, {moment.where}"
     rows = [
         ("weights", exactly(share_.weights), _weights_rule(f) + per, _TABLE),
-        ("adapter", exactly(share_.adapter), f"{f.states.adapter_elements} adapter weights × {f.setting.adapter} bytes" + per, "peft 0.21 tuners/lora/layer.py"),
-        ("master_weights", exactly(share_.master), f"{f.states.trainable} × 4 bytes (fp32 copies)" + per, "arXiv 1910.02054; DeepSpeed runtime/bf16_optimizer.py"),
+        (
+            "adapter",
+            exactly(share_.adapter),
+            f"{f.states.adapter_elements} adapter weights × {f.setting.adapter} bytes" + per,
+            "peft 0.21 tuners/lora/layer.py",
+        ),
+        (
+            "master_weights",
+            exactly(share_.master),
+            f"{f.states.trainable} × 4 bytes (fp32 copies)" + per,
+            "arXiv 1910.02054; DeepSpeed runtime/bf16_optimizer.py",
+        ),
         ("optimizer_state", exactly(share_.optimizer), f"{w.optimizer} on {f.states.trainable} weights" + per, "torch/optim, bitsandbytes optim/optimizer.py"),
         ("gradients", exactly(gradients), f"at {where}: of {f.gradients} in all" + (f" / {share_.gradient_ranks}" if share_.gradient_ranks > 1 else ""), _TAPE),
         ("activations", activations, f"at {where}: micro-batch {w.batch} × {w.seq} tokens, checkpointing {w.checkpointing}", _TAPE),
@@ -122,7 +136,9 @@ def _device_parts(f: _Facts, device: str) -> "list[Part]":
     else:
         rows.append(("context_overhead", costs.HOST_PROCESS, "the Python process with its libraries", costs.HOST_PROCESS_SOURCE))
     slack = _per_mille(loose, costs.SLACK_PER_MILLE)
-    rows.append(("allocator_slack", slack, f"reserved beyond allocated: {costs.SLACK_PER_MILLE} per mille of {loose}", "published pairs, engines/train/costs.py"))
+    rows.append(
+        ("allocator_slack", slack, f"reserved beyond allocated: {costs.SLACK_PER_MILLE} per mille of {loose}", "published pairs, engines/train/costs.py")
+    )
     return [Part(name=name, device=device, bytes=size, rule=rule, source=source) for name, size, rule, source in rows if size.high]
 
 
@@ -142,12 +158,26 @@ def _host_parts(f: _Facts, device: str) -> "list[Part]":
     if w.workers:
         rows.append(("compute_buffer", _times(costs.WORKER, w.workers * local), f"{w.workers} loader workers × {local}", "engines/train/costs.py WORKER"))
     if f.share.host:
-        rows.append(("optimizer_state", exactly(f.share.host), f"offload {w.offload}: states of this node's ranks, pinned", "DeepSpeed runtime/zero, torch FSDP CPUOffload"))
+        rows.append(
+            (
+                "optimizer_state",
+                exactly(f.share.host),
+                f"offload {w.offload}: states of this node's ranks, pinned",
+                "DeepSpeed runtime/zero, torch FSDP CPUOffload",
+            )
+        )
     if f.step.offloaded:
         rows.append(("activations", exactly(f.step.offloaded * local), "offloaded inputs of checkpointed layers, pinned", "torch save_on_cpu"))
     saved = save_bytes(f.states, w)
     if w.sharding in ("zero3", "fsdp", "fsdp2", "fsdp-hybrid", "fsdp-grad-op"):
-        rows.append(("weights", Span(low=0, likely=saved, high=saved), "rank 0 gathers the whole state to save it", "torch FSDP FULL_STATE_DICT, DeepSpeed gather_16bit_weights"))
+        rows.append(
+            (
+                "weights",
+                Span(low=0, likely=saved, high=saved),
+                "rank 0 gathers the whole state to save it",
+                "torch FSDP FULL_STATE_DICT, DeepSpeed gather_16bit_weights",
+            )
+        )
     return [Part(name=name, device="cpu", bytes=size, rule=rule, source=source) for name, size, rule, source in rows]
 
 
@@ -188,7 +218,9 @@ def _missing(census: Census) -> "tuple[str, ...]":
 
 def _caveats(f: _Facts) -> "tuple[str, ...]":
     w, census = f.w, f.census
-    out = [f"the peak is at {f.moment.name} ({f.moment.where}): " + ", ".join(f"{name} {size}" for name, size in f.peaks().items()) + " bytes beside the states"]
+    out = [
+        f"the peak is at {f.moment.name} ({f.moment.where}): " + ", ".join(f"{name} {size}" for name, size in f.peaks().items()) + " bytes beside the states"
+    ]
     if w.method not in ADAPTERS and w.precision.endswith("autocast") and w.sharding.startswith("zero"):
         out.append("DeepSpeed keeps 16-bit weights and fp32 master copies instead of autocast over fp32 weights")
     if w.optimizer == "adamw":

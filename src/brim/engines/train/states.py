@@ -5,7 +5,7 @@ maximum; tensors under 4096 elements keep 32-bit state) and `functional.py` quan
 torchao 0.12 `optim/subclass_4bit.py`, DeepSpeed `runtime/bf16_optimizer.py` and the ZeRO paper (arXiv 1910.02054) for mixed precision.
 """
 
-from brim.engines.train.census import adapted, sides, trains
+from brim.engines.train.census import adapted, adapter_dims, sides, trains
 from brim.engines.train.setting import ADAPTERS, PACKED, Setting
 
 TYPE_CHECKING = False
@@ -91,8 +91,7 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
 def _tally_adapter(row: "Weight", times: int, w: "TrainWorkload", s: Setting, tally: "Tally") -> None:
     if not adapted(row, w.targets):
         return
-    inputs, outputs = sides(row)
-    for dims in ((inputs, w.lora_rank), (w.lora_rank, outputs), *(((outputs,),) if s.dora else ())):
+    for dims in (*adapter_dims(row, w.lora_rank), *(((sides(row)[1],),) if s.dora else ())):
         key = (dims, s.adapter, True)
         tally[key] = tally.get(key, 0) + times
 
@@ -114,7 +113,9 @@ def gradient_bytes(out: States) -> int:
 
 def optimizer_bytes(out: States, w: "TrainWorkload", *, steps_on_device: bool) -> int:
     """Optimiser state over all trainable tensors; master copies make it fp32. `steps_on_device` counts the fp32 step of each tensor."""
-    return sum(_state(one, w, 4 if w.precision == "mixed" else one.width, steps=4 if steps_on_device else 0) * one.count for one in out.learned) + _code_books(w, out)
+    return sum(_state(one, w, 4 if w.precision == "mixed" else one.width, steps=4 if steps_on_device else 0) * one.count for one in out.learned) + _code_books(
+        w, out
+    )
 
 
 def _code_books(w: "TrainWorkload", out: States) -> int:
