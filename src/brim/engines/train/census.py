@@ -72,7 +72,7 @@ def sides(row: "Weight") -> tuple[int, int]:
 
 def adapted(row: "Weight", targets: "tuple[str, ...]") -> bool:
     """Whether an adapter goes on this row. peft 0.21's `all-linear` takes every linear layer but the head, routers and stacked experts included."""
-    if row.op == "bias" or row.role not in ("lm_head", "router", *_EXPERTS) and row.op not in ("linear", "transposed"):
+    if row.op == "bias" or (row.role not in ("lm_head", "router", *_EXPERTS) and row.op not in ("linear", "transposed")):
         return False
     if "all-linear" in targets and row.role != "lm_head":
         return True

@@ -146,7 +146,8 @@ def _latent(b: Writer, x: int, a: "Attention", rows: Rows, tokens: int, rope_wid
         q = b.linear(b.norm(b.linear(x, first), tokens, a.query_rank), second)
     compressed = rows.take("kv_a")
     expand = rows.take("kv_b")
-    assert compressed is not None and expand is not None, "a latent layer has both"
+    assert compressed is not None, "a latent layer compresses"
+    assert expand is not None, "a latent layer expands"
     both = b.linear(x, compressed)
     latent, k_rope = b.view(both, [tokens * a.latent_rank, tokens * a.rope_dim])
     kv = b.linear(b.norm(latent, tokens, a.latent_rank), expand)
@@ -219,5 +220,5 @@ def _fused_loss(b: Writer, h: int, layer: Linear, tokens: int) -> None:
     chunks = max(1, -(-layer.outputs // layer.inputs))
     rows = -(-tokens // chunks)
     weight = layer.inputs * layer.outputs
-    learn = b.learn(weight, b.s.weight, cast=False)
-    b.op(1, 4, [h], fresh=b.elements[h] * b.width[h] + (weight * b.s.weight if b.train else 0), temp=rows * layer.outputs * (b.s.compute + 4), **learn)
+    made = b.elements[h] * b.width[h] + (weight * b.s.weight if b.train else 0)
+    b.op(1, 4, [h], (), fresh=made, temp=rows * layer.outputs * (b.s.compute + 4), **b.learn(weight, b.s.weight, cast=False))

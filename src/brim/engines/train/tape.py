@@ -125,8 +125,7 @@ class Tape:
                     live += self.size[storage]
             live += op.cached + (op.fresh if saving else 0)
             top = live + op.temp_forward + (0 if saving else op.fresh)
-            if top > peak:
-                peak = top
+            peak = max(peak, top)
             for storage in deaths.get(number, ()):
                 if storage not in kept:
                     live -= self.size[storage]
@@ -149,8 +148,7 @@ class Tape:
             learned += op.weight_grad
             if top > peak:
                 peak, learned_at_peak = top, learned
-            if top - learned > lean:
-                lean = top - learned
+            lean = max(lean, top - learned)
             for storage in op.keeps:
                 if storage in holders:
                     holders[storage] -= 1

@@ -1,0 +1,381 @@
+"""Reads the training files that people have as a workload: transformers and TRL arguments, Axolotl, LLaMA-Factory and torchtune recipes, accelerate and DeepSpeed files.
+
+A decoded document in; a workload, the model's name and the keys that were not priced out. Sources: transformers 5.24 `training_args.py`, TRL 0.24 `ModelConfig`,
+Axolotl 0.12 `utils/schemas`, LLaMA-Factory 0.9 `hparams`, torchtune 0.6 recipes, accelerate 1.15 `commands/config`, DeepSpeed 0.17 `runtime/config.py`.
+Keys that cannot change memory (rates, paths, logging) are known and silent; every other key that is not priced is listed.
+"""
+
+from brim.errors import Usage
+from brim.facts.training import TrainWorkload
+from brim.values import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Changes = dict[str, Any]
+
+OPTIMIZERS = {
+    "adamw_torch": "adamw_foreach", "adamw_hf": "adamw", "adamw_torch_fused": "adamw_fused", "adamw_torch_xla": "adamw", "adamw_anyprecision": "adamw",
+    "adamw_bnb_8bit": "adamw_8bit", "adamw_8bit": "adamw_8bit", "adamw_torch_8bit": "adamw_8bit", "ao_adamw_8bit": "adamw_8bit", "adamw_torch_4bit": "adamw_4bit",
+    "ao_adamw_4bit": "adamw_4bit", "paged_adamw_8bit": "adamw_paged_8bit", "paged_adamw_32bit": "adamw_paged", "paged_adamw": "adamw_paged", "adafactor": "adafactor",
+    "lion_32bit": "lion", "lion": "lion", "lion_8bit": "lion_8bit", "paged_lion_8bit": "lion_8bit", "sgd": "sgd", "rmsprop": "rmsprop", "adagrad": "adagrad", "muon": "muon",
+    "adamw": "adamw", "adam": "adamw", "pagedadamw8bit": "adamw_paged_8bit", "adamw8bit": "adamw_8bit", "pagedadamw": "adamw_paged",
+}  # fmt: skip
+
+SILENT = frozenset(
+    "learning_rate lr lr_scheduler lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio weight_decay max_grad_norm num_train_epochs num_epochs epochs max_steps "
+    "max_steps_per_epoch output_dir overwrite_output_dir logging_steps logging_dir logging_strategy logging_first_step report_to run_name seed data_seed save_steps save_total_limit "
+    "save_strategy eval_steps eval_strategy evaluation_strategy dataset datasets dataset_name dataset_dir dataset_config dataset_text_field dataset_prepared_path template cutoff "
+    "preprocessing_num_workers overwrite_cache plot_loss do_train do_eval do_predict stage resume_from_checkpoint resume_from_latest_checkpoint hub_model_id push_to_hub wandb_project "
+    "wandb_entity wandb_watch wandb_name wandb_log_model adam_beta1 adam_beta2 adam_epsilon lora_alpha alpha val_set_size val_size warmup special_tokens chat_template trust_remote_code "
+    "tokenizer_type model_type shuffle metric_logger log_every_n_steps log_peak_memory_stats log_level debug machine_rank main_process_ip main_process_port main_training_function "
+    "rdzv_backend same_network compute_environment tpu_env tpu_use_cluster tpu_use_sudo downcast_bf16 enable_cpu_affinity steps_per_print wall_clock_breakdown gradient_clipping "
+    "scheduler train_on_inputs auto_resume_from_checkpoints strict local_rank ddp_timeout include_num_input_tokens_seen max_samples saves_per_epoch evals_per_epoch group_by_length "
+    "task task_type peft_type lora_modules_to_save_none tokenizer checkpointer profiler device hub_strategy dataset_num_proc ddp_find_unused_parameters tf32 loss_scale "
+    "torch_compile_backend main_process_first base_model_ignore_patterns bos_token eos_token pad_token xformers_attention_none".split()
+)
+
+
+class Read(Record):
+    """What a training file says: its kind, the changes to a workload, the model it names ('' where none), and keys that were not priced."""
+
+    kind: str
+    changes: "dict[str, Any]"
+    model: str
+    unpriced: tuple[str, ...]
+
+
+def kind_of(document: "Mapping[str, Any]") -> str:
+    """Whose file this is, by keys that only that program has."""
+    if "zero_optimization" in document or "train_micro_batch_size_per_gpu" in document:
+        return "deepspeed"
+    if "distributed_type" in document or "compute_environment" in document:
+        return "accelerate"
+    if isinstance(document.get("model"), dict) and "_component_" in document["model"]:
+        return "torchtune"
+    if "base_model" in document:
+        return "axolotl"
+    if "finetuning_type" in document or "quantization_bit" in document or "cutoff_len" in document:
+        return "llamafactory"
+    if any(key in document for key in ("per_device_train_batch_size", "model_name_or_path", "gradient_checkpointing", "use_peft", "optim")):
+        return "transformers"
+    raise Usage(
+        "this file is no training configuration that brim knows",
+        hint="Known: transformers/TRL arguments, Axolotl, LLaMA-Factory, torchtune, accelerate, DeepSpeed.",
+    )
+
+
+def read_config(document: "Mapping[str, Any]") -> Read:
+    """The workload that a decoded file describes. `Usage` names a key whose value cannot be meant."""
+    kind = kind_of(document)
+    changes: Changes = {}
+    unpriced: list[str] = []
+    rules, finish = _KINDS[kind]
+    for key, value in document.items():
+        rule = rules.get(key)
+        if rule is not None:
+            if value is not None and value != "auto":
+                try:
+                    rule(changes, value)
+                except (TypeError, ValueError, AttributeError, KeyError):
+                    raise Usage(f"{kind} key {key}: {value!r} cannot be meant") from None
+        elif key not in SILENT and value not in (None, False, "", [], {}):
+            unpriced.append(key)
+    finish(changes, document)
+    model = str(changes.pop("model", ""))
+    return Read(kind=kind, changes=changes, model=model, unpriced=(*unpriced, *changes.pop("also_unpriced", ())))
+
+
+def _set(field: str, convert: "Callable[[Any], Any]" = int) -> "Callable[[Changes, Any], None]":
+    def rule(changes: "Changes", value: "Any") -> None:
+        changes[field] = convert(value)
+
+    return rule
+
+
+def truth(value: "Any") -> bool:
+    """Yes and no as these files write them."""
+    return value is True or str(value).lower() in ("true", "1", "yes", "auto")
+
+
+def _when(field: str, word: "Any") -> "Callable[[Changes, Any], None]":
+    def rule(changes: "Changes", value: "Any") -> None:
+        if truth(value):
+            changes[field] = word
+
+    return rule
+
+
+def _optimizer(changes: "Changes", value: "Any") -> None:
+    name = str(value).lower().replace("-", "_")
+    if name in OPTIMIZERS:
+        changes["optimizer"] = OPTIMIZERS[name]
+    else:
+        raise Usage(f"optimiser {value!r}: brim knows {', '.join(sorted(OPTIMIZERS))}")
+
+
+def _checkpointing(changes: "Changes", value: "Any") -> None:
+    changes["checkpointing"] = "offloaded" if str(value).lower() == "offload" else "full" if truth(value) else "none"
+
+
+def _bf16(changes: "Changes", value: "Any") -> None:
+    if truth(value) or value == "full":
+        changes["precision"] = "bf16-autocast"
+
+
+def _targets(changes: "Changes", value: "Any") -> None:
+    names = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    names = [str(name).strip() for name in names]
+    changes["targets"] = ("all-linear",) if "all" in names or "all-linear" in names else tuple(names)
+
+
+def _attention(changes: "Changes", value: "Any") -> None:
+    word = str(value).lower()
+    changes["attention"] = "eager" if word in ("eager", "disabled") else "flash" if word in ("fa2", "fa3") or "flash" in word else "sdpa"
+
+
+def _deepspeed_inside(changes: "Changes", value: "Any") -> None:
+    if isinstance(value, dict):
+        changes.update({key: item for key, item in read_config(value).changes.items() if key in ("sharding", "offload", "bucket_bytes")})
+    else:
+        stage = next((digit for digit in "321" if f"zero{digit}" in str(value) or f"z{digit}" in str(value) or f"zero_{digit}" in str(value)), "")
+        if stage:
+            changes["sharding"] = f"zero{stage}"
+            changes["offload"] = "all" if "cpuoffload_all" in str(value) or ("offload" in str(value) and stage == "3") else "optimizer" if "offload" in str(value) else "none"
+        else:
+            changes["also_unpriced"] = (f"deepspeed ({value}: give that file too)",)
+
+
+_TRAINER: "dict[str, Callable[[Changes, Any], None]]" = {
+    "per_device_train_batch_size": _set("batch"),
+    "per_device_eval_batch_size": _set("evaluation_batch"),
+    "gradient_accumulation_steps": _set("accumulation"),
+    "gradient_checkpointing": _checkpointing,
+    "gradient_checkpointing_kwargs": lambda c, v: None,  # noqa: ARG005
+    "optim": _optimizer,
+    "bf16": _bf16,
+    "fp16": _when("precision", "fp16-autocast"),
+    "torch_compile": _when("compiled", True),  # noqa: FBT003
+    "dataloader_num_workers": _set("workers"),
+    "max_seq_length": _set("seq"),
+    "max_length": _set("seq"),
+    "packing": lambda c, v: c.update(padded=not truth(v)),
+    "padding_free": lambda c, v: c.update(padded=not truth(v)),
+    "model_name_or_path": _set("model", str),
+    "use_peft": _when("method", "lora"),
+    "lora_r": _set("lora_rank"),
+    "lora_rank": _set("lora_rank"),
+    "lora_dropout": _set("lora_dropout", float),
+    "lora_target_modules": _targets,
+    "lora_target": _targets,
+    "load_in_4bit": lambda c, v: c.update(base="nf4") if truth(v) else None,
+    "load_in_8bit": lambda c, v: c.update(base="int8") if truth(v) else None,
+    "use_bnb_nested_quant": lambda c, v: c.update(nested=truth(v)),
+    "use_dora": _when("method", "dora"),
+    "attn_implementation": _attention,
+    "use_liger_kernel": _when("loss", "fused"),
+    "dtype": lambda c, v: c.update(weights=str(v)),
+    "torch_dtype": lambda c, v: c.update(weights=str(v)),
+    "deepspeed": _deepspeed_inside,
+    "eval_accumulation_steps": lambda c, v: None,  # noqa: ARG005
+}
+_AXOLOTL = {
+    **_TRAINER,
+    "base_model": _set("model", str),
+    "adapter": lambda c, v: c.update(method=str(v).lower()) if v else None,
+    "sequence_len": _set("seq"),
+    "micro_batch_size": _set("batch"),
+    "eval_batch_size": _set("evaluation_batch"),
+    "optimizer": _optimizer,
+    "sample_packing": lambda c, v: c.update(padded=not truth(v)),
+    "pad_to_sequence_len": lambda c, v: None,  # noqa: ARG005
+    "flash_attention": _when("attention", "flash"),
+    "sdp_attention": _when("attention", "sdpa"),
+    "eager_attention": _when("attention", "eager"),
+    "lora_target_linear": lambda c, v: c.update(targets=("all-linear",)) if truth(v) else None,
+    "peft_use_dora": _when("method", "dora"),
+    "bfloat16": lambda c, v: c.update(precision="bf16") if truth(v) else None,
+    "float16": lambda c, v: c.update(precision="fp16") if truth(v) else None,
+    "liger_fused_linear_cross_entropy": _when("loss", "fused"),
+    "cut_cross_entropy": _when("loss", "fused"),
+    "chunked_cross_entropy": _when("loss", "chunked"),
+}
+_LLAMAFACTORY = {
+    **_TRAINER,
+    "finetuning_type": lambda c, v: c.update(method=str(v).lower()),
+    "cutoff_len": _set("seq"),
+    "quantization_bit": lambda c, v: c.update(base={4: "nf4-dq", 8: "int8"}[int(v)]),
+    "double_quantization": lambda c, v: c.update(nested=truth(v)),
+    "flash_attn": _attention,
+    "pure_bf16": lambda c, v: c.update(precision="bf16") if truth(v) else None,
+    "freeze_trainable_layers": _set("trainable_layers"),
+    "disable_gradient_checkpointing": lambda c, v: c.update(checkpointing="none") if truth(v) else None,
+    "enable_liger_kernel": _when("loss", "fused"),
+    "use_unsloth": lambda c, v: c.update(also_unpriced=("use_unsloth",)) if truth(v) else None,
+}
+_TORCHTUNE: "dict[str, Callable[[Changes, Any], None]]" = {
+    "model": lambda c, v: _torchtune_model(c, v),
+    "batch_size": _set("batch"),
+    "gradient_accumulation_steps": _set("accumulation"),
+    "optimizer": lambda c, v: _optimizer(c, v["_component_"].rsplit(".", 1)[-1]),
+    "optimizer_in_bwd": _when("fused_backward", True),  # noqa: FBT003
+    "enable_activation_checkpointing": lambda c, v: c.update(checkpointing="full" if truth(v) else "none"),
+    "enable_activation_offloading": _when("checkpointing", "offloaded"),
+    "compile": _when("compiled", True),  # noqa: FBT003
+    "dtype": lambda c, v: c.update(precision={"bf16": "bf16", "fp32": "fp32", "fp16": "fp16"}[str(v)]),
+    "loss": lambda c, v: c.update(loss="chunked" if "hunk" in str(v) else "fused" if "Linear" in str(v) else "full"),
+    "fsdp_cpu_offload": _when("offload", "all"),
+}
+_ACCELERATE: "dict[str, Callable[[Changes, Any], None]]" = {
+    "mixed_precision": lambda c, v: c.update(precision={"no": "fp32", "bf16": "bf16-autocast", "fp16": "fp16-autocast", "fp8": "fp8"}[str(v).lower()]),
+    "num_processes": _set("ranks"),
+    "num_machines": _set("nodes"),
+    "distributed_type": lambda c, v: c.update(sharding={"MULTI_GPU": "ddp", "FSDP": "fsdp", "DEEPSPEED": "zero2", "NO": "none"}[str(v).upper()]),
+    "fsdp_config": lambda c, v: _fsdp(c, v),
+    "deepspeed_config": lambda c, v: _accelerate_zero(c, v),
+    "dynamo_config": lambda c, v: None,  # noqa: ARG005
+    "gradient_accumulation_steps": _set("accumulation"),
+}
+_DEEPSPEED: "dict[str, Callable[[Changes, Any], None]]" = {
+    "train_micro_batch_size_per_gpu": _set("batch"),
+    "gradient_accumulation_steps": _set("accumulation"),
+    "bf16": lambda c, v: c.update(precision="mixed") if truth(v.get("enabled", False)) else None,
+    "fp16": lambda c, v: c.update(precision="mixed") if truth(v.get("enabled", False)) else None,
+    "optimizer": lambda c, v: _optimizer(c, v["type"]),
+    "zero_optimization": lambda c, v: _zero(c, v),
+    "train_batch_size": lambda c, v: None,  # noqa: ARG005
+    "activation_checkpointing": lambda c, v: None,  # noqa: ARG005
+}
+
+
+def _torchtune_model(changes: "Changes", value: "Mapping[str, Any]") -> None:
+    name = value["_component_"].rsplit(".", 1)[-1]
+    changes["model"] = name.removeprefix("qlora_").removeprefix("lora_")
+    if name.startswith(("lora_", "qlora_")):
+        changes["method"] = "qlora" if name.startswith("qlora_") else "lora"
+        changes["lora_rank"] = int(value.get("lora_rank", 8))
+        changes["lora_dropout"] = float(value.get("lora_dropout", 0.0))
+        modules = [str(module) for module in value.get("lora_attn_modules", [])]
+        renamed = {"output_proj": "o"}
+        targets = [renamed.get(module, module) for module in modules]
+        if value.get("apply_lora_to_mlp"):
+            targets += ["gate", "up", "down", "gate_up"]
+        changes["targets"] = tuple(targets) or ("all-linear",)
+        if value.get("use_dora"):
+            changes["method"] = "dora"
+
+
+def _fsdp(changes: "Changes", value: "Mapping[str, Any]") -> None:
+    word = str(value.get("fsdp_sharding_strategy", value.get("fsdp_reshard_after_forward", "FULL_SHARD"))).upper()
+    changes["sharding"] = {"SHARD_GRAD_OP": "fsdp-grad-op", "2": "fsdp-grad-op", "FALSE": "fsdp-grad-op", "HYBRID_SHARD": "fsdp-hybrid", "4": "fsdp-hybrid"}.get(
+        word, "fsdp2" if str(value.get("fsdp_version", "1")) == "2" else "fsdp"
+    )
+    if truth(value.get("fsdp_offload_params", False)):
+        changes["offload"] = "all"
+    if truth(value.get("fsdp_activation_checkpointing", False)):
+        changes["checkpointing"] = "full"
+
+
+def _accelerate_zero(changes: "Changes", value: "Mapping[str, Any]") -> None:
+    changes["sharding"] = f"zero{int(value.get('zero_stage', 2))}"
+    if value.get("offload_optimizer_device", "none") not in ("none", None):
+        changes["offload"] = "nvme" if value["offload_optimizer_device"] == "nvme" else "optimizer"
+    if value.get("offload_param_device", "none") not in ("none", None):
+        changes["offload"] = "all"
+    if "gradient_accumulation_steps" in value and value["gradient_accumulation_steps"] != "auto":
+        changes["accumulation"] = int(value["gradient_accumulation_steps"])
+
+
+def _zero(changes: "Changes", value: "Mapping[str, Any]") -> None:
+    stage = int(value.get("stage", 0))
+    changes["sharding"] = f"zero{stage}" if stage else "ddp"
+    device = str((value.get("offload_optimizer") or {}).get("device", "none"))
+    if device not in ("none", "None"):
+        changes["offload"] = "nvme" if device == "nvme" else "optimizer"
+    if str((value.get("offload_param") or {}).get("device", "none")) not in ("none", "None"):
+        changes["offload"] = "all"
+    bucket = value.get("reduce_bucket_size", "auto")
+    if bucket != "auto":
+        changes["bucket_bytes"] = 2 * int(float(bucket))
+
+
+def _finish_trainer(changes: "Changes", document: "Mapping[str, Any]") -> None:
+    """What several keys say together: a quantised base makes LoRA QLoRA; without 16-bit flags the trainer runs in fp32; no checkpointing unless asked."""
+    nested, weights = changes.pop("nested", None), changes.pop("weights", "")
+    if changes.get("base") in ("nf4", "nf4-dq") and nested is not None:
+        changes["base"] = "nf4-dq" if nested else "nf4"
+    if changes.get("method") == "lora" and changes.get("base"):
+        changes["method"] = "qlora" if changes["base"] != "int8" else "lora"
+    if changes.get("method") not in (None, "full", "lora", "qlora", "dora", "freeze"):
+        raise Usage(f"the training method {changes['method']!r} is not priced", hint="brim prices full, lora, qlora, dora and freeze.")
+    changes.setdefault("precision", "fp32")
+    if str(weights).replace("torch.", "") in ("bfloat16", "bf16", "float16", "fp16") and changes.get("method", "full") == "full":
+        changes["precision"] = "bf16" if "bf" in str(weights) else "fp16"
+    changes.setdefault("checkpointing", "none")
+    changes.setdefault("padded", True)
+    changes.setdefault("optimizer", "adamw_fused")
+    if "targets" not in changes and changes.get("method", "full") in ("lora", "qlora", "dora"):
+        changes["targets"] = ("q", "v", "qkv")  # peft's default for most architectures: query and value
+    if "deepspeed" not in document:
+        changes.pop("bucket_bytes", None)
+
+
+def _finish_axolotl(changes: "Changes", document: "Mapping[str, Any]") -> None:
+    if str(document.get("bf16", "")).lower() in ("auto", "true") and changes.get("method", "full") == "full" and "precision" not in changes:
+        changes["precision"] = "bf16-autocast"
+    if document.get("load_in_4bit") and changes.get("method") in ("qlora", "lora"):
+        changes["method"], changes["base"] = "qlora", "nf4-dq"
+    changes.setdefault("lora_rank", 16)
+    _finish_trainer(changes, document)
+    if "micro_batch_size" not in document:
+        changes.setdefault("batch", 1)
+
+
+def _finish_llamafactory(changes: "Changes", document: "Mapping[str, Any]") -> None:
+    changes.setdefault("method", "lora")
+    changes.setdefault("lora_rank", 8)
+    changes.setdefault("checkpointing", "full")  # LLaMA-Factory turns it on unless it is disabled
+    if changes["method"] in ("lora", "dora"):
+        changes.setdefault("targets", ("all-linear",))
+    _finish_trainer(changes, document)
+
+
+def _finish_torchtune(changes: "Changes", document: "Mapping[str, Any]") -> None:
+    changes.setdefault("precision", "bf16")
+    changes.setdefault("checkpointing", "none")
+    tokenizer = document.get("tokenizer")
+    if isinstance(tokenizer, dict) and tokenizer.get("max_seq_len"):
+        changes["seq"] = int(tokenizer["max_seq_len"])
+    dataset = document.get("dataset")
+    changes["padded"] = not (isinstance(dataset, dict) and dataset.get("packed"))
+    if changes.get("checkpointing") == "offloaded" and not document.get("enable_activation_checkpointing"):
+        changes["checkpointing"] = "none"
+
+
+def _finish_nothing(changes: "Changes", document: "Mapping[str, Any]") -> None:  # noqa: ARG001
+    if changes.get("sharding") == "ddp" and changes.get("ranks", 2) < 2:
+        changes["sharding"] = "none"
+
+
+_KINDS = {
+    "transformers": (_TRAINER, _finish_trainer),
+    "axolotl": (_AXOLOTL, _finish_axolotl),
+    "llamafactory": (_LLAMAFACTORY, _finish_llamafactory),
+    "torchtune": (_TORCHTUNE, _finish_torchtune),
+    "accelerate": (_ACCELERATE, _finish_nothing),
+    "deepspeed": (_DEEPSPEED, _finish_nothing),
+}
+
+
+def combine(files: "tuple[Read, ...]", base: TrainWorkload) -> "tuple[TrainWorkload, str]":
+    """One workload from several files (a trainer's and an accelerate or DeepSpeed one), later ones winning; and the model they name."""
+    changes: Changes = {}
+    model = ""
+    unpriced: list[str] = []
+    for one in files:
+        changes.update(one.changes)
+        model = one.model or model
+        unpriced.extend(f"{one.kind} key {key}" for key in one.unpriced)
+    return base.replace(**changes, unpriced=(*base.unpriced, *unpriced)), model
