@@ -11,6 +11,8 @@ SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "report
 SPINE |= {"knobs", "lineup"}
 EDGES = {"readers", "probes", "actions", "journal", "clock"}
 JOIN = {"launch", "governor", "api", "checkpoint"}
+SPINE |= {"shapes", "preflight"}
+JOIN |= {"training"}
 TOP = {"cli", "integrations"}
 
 _BASE = GROUND | STOREY_1
@@ -30,6 +32,8 @@ ALLOWED: dict[str, set[str]] = {
     "gate": _BASE | {"engines", "planner"},
     "policy": _BASE,
     "prediction": _BASE | {"engines", "planner", "gate"},
+    "shapes": _BASE,
+    "preflight": _BASE | {"engines", "gate"},
     "reports": _BASE | SPINE,
     "packing": _BASE,
     "anatomy": _BASE,
@@ -41,7 +45,8 @@ ALLOWED: dict[str, set[str]] = {
     "governor": _BASE | SPINE | EDGES,
     "launch": _BASE | SPINE | EDGES | {"governor", "__init__"},
     "checkpoint": _BASE | {"packing", "shapes", "readers"},
-    "api": _BASE | SPINE | EDGES | {"governor", "launch", "checkpoint", "__init__"},
+    "api": _BASE | SPINE | EDGES | {"training", "governor", "launch", "checkpoint", "__init__"},
+    "training": _BASE | SPINE | EDGES,
     "__init__": _BASE | SPINE | JOIN,
     "__main__": {"cli"},
     "cli": _BASE | SPINE | {"api", "__init__"},

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from brim.facts.device import Host
     from brim.facts.model import Checkpoint
     from brim.facts.settings import Limits
+    from brim.facts.training import TrainWorkload
     from brim.launch import RunResult
+    from brim.preflight import Compressed, Preflight
     from brim.seams import Clock
 
     class HostReader(Protocol):
@@ -95,6 +97,54 @@ def fit(
         return price(checkpoint, asked if ctx is None else asked.replace(ctx=ctx), (), version=version)
 
     return predict(checkpoint, at, tuple(devices), caveats)
+
+
+def _seen(reserve: float | None, environ: "Mapping[str, str] | None") -> "tuple[tuple[Device, ...], tuple[str, ...]]":
+    probed = probe(reserve=reserve, environ=environ)
+    return probed.devices, probed.warnings
+
+
+def training_configs(paths: "Sequence[str]") -> "tuple[TrainWorkload, str]":
+    """The workload that training files describe (trainer arguments, then accelerate or DeepSpeed files), and the model they name ('' where none)."""
+    from brim.facts.training import TrainWorkload
+    from brim.training import read_configs
+
+    return read_configs(paths, TrainWorkload())
+
+
+def fit_training(
+    model: str,
+    workload: "TrainWorkload",
+    *,
+    devices: "Sequence[Device] | Sequence[str] | None" = None,
+    reserve: float | None = None,
+    environ: "Mapping[str, str] | None" = None,
+) -> Prediction:
+    """Price one training step of `model` (a config.json or its folder) and judge it; several cards are its ranks. Torch is never imported."""
+    from brim.training import devices_of
+    from brim.training import fit_training as fit_one
+
+    found, caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
+    return fit_one(model, workload, found, caveats)
+
+
+def preflight(
+    model: str | None = None,
+    *,
+    parameters: int | None = None,
+    devices: "Sequence[Device] | Sequence[str] | None" = None,
+    reserve: float | None = None,
+    batch: int = 1,
+    seq: int = 2048,
+    compressed: "Compressed | None" = None,
+    environ: "Mapping[str, str] | None" = None,
+) -> "Preflight":
+    """Which ways to run and to train a model (or a dense model of `parameters` weights) fit the devices, each with its arithmetic."""
+    from brim.training import devices_of
+    from brim.training import preflight as judge
+
+    found, _caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
+    return judge(model, parameters=parameters, devices=found, batch=batch, seq=seq, compressed=compressed)
 
 
 def run(

@@ -65,7 +65,14 @@ class Preflight(Record):
 
 
 def preflight(
-    census: "Census", devices: "tuple[Device, ...]", *, name: str = "", assumed: bool = False, batch: int = 1, seq: int = 2048, compressed: Compressed | None = None
+    census: "Census",
+    devices: "tuple[Device, ...]",
+    *,
+    name: str = "",
+    assumed: bool = False,
+    batch: int = 1,
+    seq: int = 2048,
+    compressed: Compressed | None = None,
 ) -> Preflight:
     """Judge every way against the smallest of `devices`; ways that share work are tried where there are several."""
     if not devices:
@@ -80,7 +87,9 @@ def preflight(
     caveats = [f"training rows: micro-batch {batch}, {seq} tokens, full activation checkpointing, attention without a score matrix"]
     if assumed:
         shape = census.shape
-        caveats.append(f"only the parameter count is known: a dense stack of {len(shape.layers)} layers of width {shape.width} is assumed for everything but the weights")
+        caveats.append(
+            f"only the parameter count is known: a dense stack of {len(shape.layers)} layers of width {shape.width} is assumed for everything but the weights"
+        )
     return Preflight(
         model=name, parameters=census.elements, assumed=assumed, device=f"{len(devices)} × {least.name}" if len(devices) > 1 else least.name,
         ways=tuple(ways), batch=batch, seq=seq, compressed=compressed, caveats=tuple(caveats),
@@ -101,7 +110,16 @@ def _way(name: str, kind: str, needed: Span, usable: int | None, reason: str, *,
         verdict = BLOCKED if needed.likely > usable else CANNOT_TELL
     margin = None if usable is None else usable - needed.likely
     return Way(
-        name=name, kind=kind, verdict=verdict, needed=needed, usable=usable, margin=margin, reason=reason, devices=devices, flags=flags, states_bytes=states_bytes
+        name=name,
+        kind=kind,
+        verdict=verdict,
+        needed=needed,
+        usable=usable,
+        margin=margin,
+        reason=reason,
+        devices=devices,
+        flags=flags,
+        states_bytes=states_bytes,
     )
 
 
@@ -156,7 +174,7 @@ def _trained(census: "Census", usable: int | None, w: TrainWorkload, name: str, 
 def _training(census: "Census", usable: int | None, batch: int, seq: int, device: str) -> "list[Way]":
     p = census.elements
     full = TrainWorkload(batch=batch, seq=seq)
-    rows = [
+    return [
         _trained(
             census, usable, full, "full fine-tune, Adam",
             f"states alone {p} × 16 bytes (weights 4, gradients 4, moments 8), 18 with the 16-bit copies of autocast: {format_bytes(16 * p)} to {format_bytes(18 * p)}; "
@@ -176,7 +194,6 @@ def _training(census: "Census", usable: int | None, batch: int, seq: int, device
             "4-bit base with double quantisation, and the adapter", "--train qlora", device,
         ),
     ]  # fmt: skip
-    return rows
 
 
 def _shared(census: "Census", usable: int | None, batch: int, seq: int, ranks: int, device: str) -> "list[Way]":
@@ -188,7 +205,12 @@ def _shared(census: "Census", usable: int | None, batch: int, seq: int, ranks: i
         ("full fine-tune, ZeRO-3", {"sharding": "zero3"}, f"{p} × 16 / {ranks} bytes", "--train full --zero 3"),
         ("full fine-tune, ZeRO-3, all offloaded", {"sharding": "zero3", "offload": "all"}, "states on the host", "--train full --zero 3 --offload all"),
         ("full fine-tune, FSDP", {"sharding": "fsdp"}, f"{p} × 16 / {ranks} bytes", "--train full --fsdp full"),
-        ("LoRA, 16-bit base, FSDP", {"sharding": "fsdp", "method": "lora", "base": "bf16"}, f"{p} × 2 / {ranks} bytes and the adapter", "--train lora --fsdp full"),
+        (
+            "LoRA, 16-bit base, FSDP",
+            {"sharding": "fsdp", "method": "lora", "base": "bf16"},
+            f"{p} × 2 / {ranks} bytes and the adapter",
+            "--train lora --fsdp full",
+        ),
         ("QLoRA, 4-bit base, FSDP", {"sharding": "fsdp", "method": "qlora"}, f"4-bit base / {ranks}, and the adapter", "--train qlora --fsdp full"),
     ):
         rows.append(_trained(census, usable, base.replace(**changes), f"{name}, {ranks} devices", why, flags, device))
@@ -215,5 +237,3 @@ def governor_fields(table: Preflight, report_path: str) -> "dict[str, object]":
         },
         "report_path": report_path,
     }
-
-

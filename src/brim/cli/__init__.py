@@ -10,6 +10,7 @@ COMMANDS = {
     "probe": ("brim.cli.probe", "devices, budgets, readings, and where each came from"),
     "fit": ("brim.cli.fit", "whether a model fits, with the arithmetic"),
     "inspect": ("brim.cli.inspect", "what is in a model, from its headers alone"),
+    "preflight": ("brim.cli.preflight", "which ways to run and train a model fit a device"),
     "run": ("brim.cli.run", "gate, launch and govern a command"),
     "report": ("brim.cli.report", "the report of a run"),
     "verify": ("brim.cli.verify", "prove that a run's journal was not altered"),

@@ -38,6 +38,11 @@ def workload(asked: "Namespace") -> LlamaWorkload:
 
 def main(argv: list[str]) -> int:
     """Exit 0 fits, 3 does not fit, 4 cannot tell."""
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    if any(word in ("--train", "--config") or word.startswith(("--train=", "--config=")) for word in own):
+        from brim.cli.fit_train import main as fit_training
+
+        return fit_training(argv)
     parser = Parser("fit", "Whether a model fits this device, before it runs.")
     parser.add_argument("model", metavar="MODEL", help="a GGUF, safetensors, ONNX, PyTorch or shape file, a config.json, or a model folder")
     parser.add_argument("--json", action="store_true", help="print brim.fit/1")

@@ -31,11 +31,15 @@ def add_training(parser: Parser) -> None:
     """The words of a training step; what is not given stands in the configuration files, else has its default."""
     group = parser.add_argument_group("training step")
     group.add_argument("--train", metavar="METHOD", help="full, lora, qlora, dora or freeze")
-    group.add_argument("--config", action="append", default=[], metavar="FILE", help="transformers/TRL, Axolotl, LLaMA-Factory, torchtune, accelerate or DeepSpeed file")
+    group.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="transformers/TRL, Axolotl, LLaMA-Factory, torchtune, accelerate or DeepSpeed file"
+    )
     group.add_argument("--batch", type=whole, metavar="N", help="micro-batch of one card (default 1)")
     group.add_argument("--seq", type=whole, metavar="N", help="tokens a sequence (default 2048)")
     group.add_argument("--accumulation", type=whole, metavar="N", help="micro-batches a step (default 1)")
-    group.add_argument("--optimizer", metavar="O", help="adamw, adamw_foreach, adamw_fused, adamw_8bit, adamw_paged, adafactor, lion, sgd, muon, … (default adamw)")
+    group.add_argument(
+        "--optimizer", metavar="O", help="adamw, adamw_foreach, adamw_fused, adamw_8bit, adamw_paged, adafactor, lion, sgd, muon, … (default adamw)"
+    )
     group.add_argument("--precision", metavar="P", help="fp32, bf16-autocast (default), fp16-autocast, bf16, fp16, mixed, fp8")
     group.add_argument("--base", metavar="TYPE", help="frozen weights under an adapter: fp32, bf16, fp16, int8, nf4, nf4-dq")
     group.add_argument("--attn", dest="attention", metavar="A", help="flash, sdpa (default) or eager")

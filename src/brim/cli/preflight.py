@@ -53,7 +53,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", metavar="FILE", help="write the document (with the fields that the governor report reads) to FILE")
     asked = parser.parse_args(argv)
     table = api.preflight(
-        asked.model, parameters=asked.params, devices=asked.device or None, reserve=asked.reserve, batch=asked.batch, seq=asked.seq, compressed=_compressed(asked)
+        asked.model,
+        parameters=asked.params,
+        devices=asked.device or None,
+        reserve=asked.reserve,
+        batch=asked.batch,
+        seq=asked.seq,
+        compressed=_compressed(asked),
     )
     where = os.path.abspath(asked.out) if asked.out else ""
     document = report.document(table, governor_fields(table, where))

@@ -4,8 +4,8 @@ Names are those of the published checkpoints as transformers 5.24 writes them (i
 """
 
 from brim.facts.model import Attention, FeedForward
-from brim.shapes.kinds import attention_kind
 from brim.shapes.fields import MAX_EXPERTS, MAX_HEADS
+from brim.shapes.kinds import attention_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ def labels_of(f: "Fields") -> int:
 def apply_head(b: "Blueprint", config: "Mapping[str, Any]", f: "Fields") -> None:
     """Replace the language-model head of a decoder where the checkpoint was written by a class without one."""
     name = architecture_of(config)
-    if b.encoder_layers or not any(row.role == "lm_head" for row in b.weights) and not b.tied:
+    if b.encoder_layers or (not any(row.role == "lm_head" for row in b.weights) and not b.tied):
         return
     if name.endswith(_CLASSIFIERS):
         b.weights = [row for row in b.weights if row.role != "lm_head"]

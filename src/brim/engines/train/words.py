@@ -25,16 +25,128 @@ OPTIMIZERS = {
 }  # fmt: skip
 
 SILENT = frozenset(
-    "learning_rate lr lr_scheduler lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio weight_decay max_grad_norm num_train_epochs num_epochs epochs max_steps "
-    "max_steps_per_epoch output_dir overwrite_output_dir logging_steps logging_dir logging_strategy logging_first_step report_to run_name seed data_seed save_steps save_total_limit "
-    "save_strategy eval_steps eval_strategy evaluation_strategy dataset datasets dataset_name dataset_dir dataset_config dataset_text_field dataset_prepared_path template cutoff "
-    "preprocessing_num_workers overwrite_cache plot_loss do_train do_eval do_predict stage resume_from_checkpoint resume_from_latest_checkpoint hub_model_id push_to_hub wandb_project "
-    "wandb_entity wandb_watch wandb_name wandb_log_model adam_beta1 adam_beta2 adam_epsilon lora_alpha alpha val_set_size val_size warmup special_tokens chat_template trust_remote_code "
-    "tokenizer_type model_type shuffle metric_logger log_every_n_steps log_peak_memory_stats log_level debug machine_rank main_process_ip main_process_port main_training_function "
-    "rdzv_backend same_network compute_environment tpu_env tpu_use_cluster tpu_use_sudo downcast_bf16 enable_cpu_affinity steps_per_print wall_clock_breakdown gradient_clipping "
-    "scheduler train_on_inputs auto_resume_from_checkpoints strict local_rank ddp_timeout include_num_input_tokens_seen max_samples saves_per_epoch evals_per_epoch group_by_length "
-    "task task_type peft_type lora_modules_to_save_none tokenizer checkpointer profiler device hub_strategy dataset_num_proc ddp_find_unused_parameters tf32 loss_scale "
-    "torch_compile_backend main_process_first base_model_ignore_patterns bos_token eos_token pad_token xformers_attention_none".split()
+    [
+        "learning_rate",
+        "lr",
+        "lr_scheduler",
+        "lr_scheduler_type",
+        "lr_scheduler_kwargs",
+        "warmup_steps",
+        "warmup_ratio",
+        "weight_decay",
+        "max_grad_norm",
+        "num_train_epochs",
+        "num_epochs",
+        "epochs",
+        "max_steps",
+        "max_steps_per_epoch",
+        "output_dir",
+        "overwrite_output_dir",
+        "logging_steps",
+        "logging_dir",
+        "logging_strategy",
+        "logging_first_step",
+        "report_to",
+        "run_name",
+        "seed",
+        "data_seed",
+        "save_steps",
+        "save_total_limit",
+        "save_strategy",
+        "eval_steps",
+        "eval_strategy",
+        "evaluation_strategy",
+        "dataset",
+        "datasets",
+        "dataset_name",
+        "dataset_dir",
+        "dataset_config",
+        "dataset_text_field",
+        "dataset_prepared_path",
+        "template",
+        "cutoff",
+        "preprocessing_num_workers",
+        "overwrite_cache",
+        "plot_loss",
+        "do_train",
+        "do_eval",
+        "do_predict",
+        "stage",
+        "resume_from_checkpoint",
+        "resume_from_latest_checkpoint",
+        "hub_model_id",
+        "push_to_hub",
+        "wandb_project",
+        "wandb_entity",
+        "wandb_watch",
+        "wandb_name",
+        "wandb_log_model",
+        "adam_beta1",
+        "adam_beta2",
+        "adam_epsilon",
+        "lora_alpha",
+        "alpha",
+        "val_set_size",
+        "val_size",
+        "warmup",
+        "special_tokens",
+        "chat_template",
+        "trust_remote_code",
+        "tokenizer_type",
+        "model_type",
+        "shuffle",
+        "metric_logger",
+        "log_every_n_steps",
+        "log_peak_memory_stats",
+        "log_level",
+        "debug",
+        "machine_rank",
+        "main_process_ip",
+        "main_process_port",
+        "main_training_function",
+        "rdzv_backend",
+        "same_network",
+        "compute_environment",
+        "tpu_env",
+        "tpu_use_cluster",
+        "tpu_use_sudo",
+        "downcast_bf16",
+        "enable_cpu_affinity",
+        "steps_per_print",
+        "wall_clock_breakdown",
+        "gradient_clipping",
+        "scheduler",
+        "train_on_inputs",
+        "auto_resume_from_checkpoints",
+        "strict",
+        "local_rank",
+        "ddp_timeout",
+        "include_num_input_tokens_seen",
+        "max_samples",
+        "saves_per_epoch",
+        "evals_per_epoch",
+        "group_by_length",
+        "task",
+        "task_type",
+        "peft_type",
+        "lora_modules_to_save_none",
+        "tokenizer",
+        "checkpointer",
+        "profiler",
+        "device",
+        "hub_strategy",
+        "dataset_num_proc",
+        "ddp_find_unused_parameters",
+        "tf32",
+        "loss_scale",
+        "torch_compile_backend",
+        "main_process_first",
+        "base_model_ignore_patterns",
+        "bos_token",
+        "eos_token",
+        "pad_token",
+        "xformers_attention_none",
+    ]
 )
 
 
@@ -143,111 +255,11 @@ def _deepspeed_inside(changes: "Changes", value: "Any") -> None:
         stage = next((digit for digit in "321" if f"zero{digit}" in str(value) or f"z{digit}" in str(value) or f"zero_{digit}" in str(value)), "")
         if stage:
             changes["sharding"] = f"zero{stage}"
-            changes["offload"] = "all" if "cpuoffload_all" in str(value) or ("offload" in str(value) and stage == "3") else "optimizer" if "offload" in str(value) else "none"
+            changes["offload"] = (
+                "all" if "cpuoffload_all" in str(value) or ("offload" in str(value) and stage == "3") else "optimizer" if "offload" in str(value) else "none"
+            )
         else:
             changes["also_unpriced"] = (f"deepspeed ({value}: give that file too)",)
-
-
-_TRAINER: "dict[str, Callable[[Changes, Any], None]]" = {
-    "per_device_train_batch_size": _set("batch"),
-    "per_device_eval_batch_size": _set("evaluation_batch"),
-    "gradient_accumulation_steps": _set("accumulation"),
-    "gradient_checkpointing": _checkpointing,
-    "gradient_checkpointing_kwargs": lambda c, v: None,  # noqa: ARG005
-    "optim": _optimizer,
-    "bf16": _bf16,
-    "fp16": _when("precision", "fp16-autocast"),
-    "torch_compile": _when("compiled", True),  # noqa: FBT003
-    "dataloader_num_workers": _set("workers"),
-    "max_seq_length": _set("seq"),
-    "max_length": _set("seq"),
-    "packing": lambda c, v: c.update(padded=not truth(v)),
-    "padding_free": lambda c, v: c.update(padded=not truth(v)),
-    "model_name_or_path": _set("model", str),
-    "use_peft": _when("method", "lora"),
-    "lora_r": _set("lora_rank"),
-    "lora_rank": _set("lora_rank"),
-    "lora_dropout": _set("lora_dropout", float),
-    "lora_target_modules": _targets,
-    "lora_target": _targets,
-    "load_in_4bit": lambda c, v: c.update(base="nf4") if truth(v) else None,
-    "load_in_8bit": lambda c, v: c.update(base="int8") if truth(v) else None,
-    "use_bnb_nested_quant": lambda c, v: c.update(nested=truth(v)),
-    "use_dora": _when("method", "dora"),
-    "attn_implementation": _attention,
-    "use_liger_kernel": _when("loss", "fused"),
-    "dtype": lambda c, v: c.update(weights=str(v)),
-    "torch_dtype": lambda c, v: c.update(weights=str(v)),
-    "deepspeed": _deepspeed_inside,
-    "eval_accumulation_steps": lambda c, v: None,  # noqa: ARG005
-}
-_AXOLOTL = {
-    **_TRAINER,
-    "base_model": _set("model", str),
-    "adapter": lambda c, v: c.update(method=str(v).lower()) if v else None,
-    "sequence_len": _set("seq"),
-    "micro_batch_size": _set("batch"),
-    "eval_batch_size": _set("evaluation_batch"),
-    "optimizer": _optimizer,
-    "sample_packing": lambda c, v: c.update(padded=not truth(v)),
-    "pad_to_sequence_len": lambda c, v: None,  # noqa: ARG005
-    "flash_attention": _when("attention", "flash"),
-    "sdp_attention": _when("attention", "sdpa"),
-    "eager_attention": _when("attention", "eager"),
-    "lora_target_linear": lambda c, v: c.update(targets=("all-linear",)) if truth(v) else None,
-    "peft_use_dora": _when("method", "dora"),
-    "bfloat16": lambda c, v: c.update(precision="bf16") if truth(v) else None,
-    "float16": lambda c, v: c.update(precision="fp16") if truth(v) else None,
-    "liger_fused_linear_cross_entropy": _when("loss", "fused"),
-    "cut_cross_entropy": _when("loss", "fused"),
-    "chunked_cross_entropy": _when("loss", "chunked"),
-}
-_LLAMAFACTORY = {
-    **_TRAINER,
-    "finetuning_type": lambda c, v: c.update(method=str(v).lower()),
-    "cutoff_len": _set("seq"),
-    "quantization_bit": lambda c, v: c.update(base={4: "nf4-dq", 8: "int8"}[int(v)]),
-    "double_quantization": lambda c, v: c.update(nested=truth(v)),
-    "flash_attn": _attention,
-    "pure_bf16": lambda c, v: c.update(precision="bf16") if truth(v) else None,
-    "freeze_trainable_layers": _set("trainable_layers"),
-    "disable_gradient_checkpointing": lambda c, v: c.update(checkpointing="none") if truth(v) else None,
-    "enable_liger_kernel": _when("loss", "fused"),
-    "use_unsloth": lambda c, v: c.update(also_unpriced=("use_unsloth",)) if truth(v) else None,
-}
-_TORCHTUNE: "dict[str, Callable[[Changes, Any], None]]" = {
-    "model": lambda c, v: _torchtune_model(c, v),
-    "batch_size": _set("batch"),
-    "gradient_accumulation_steps": _set("accumulation"),
-    "optimizer": lambda c, v: _optimizer(c, v["_component_"].rsplit(".", 1)[-1]),
-    "optimizer_in_bwd": _when("fused_backward", True),  # noqa: FBT003
-    "enable_activation_checkpointing": lambda c, v: c.update(checkpointing="full" if truth(v) else "none"),
-    "enable_activation_offloading": _when("checkpointing", "offloaded"),
-    "compile": _when("compiled", True),  # noqa: FBT003
-    "dtype": lambda c, v: c.update(precision={"bf16": "bf16", "fp32": "fp32", "fp16": "fp16"}[str(v)]),
-    "loss": lambda c, v: c.update(loss="chunked" if "hunk" in str(v) else "fused" if "Linear" in str(v) else "full"),
-    "fsdp_cpu_offload": _when("offload", "all"),
-}
-_ACCELERATE: "dict[str, Callable[[Changes, Any], None]]" = {
-    "mixed_precision": lambda c, v: c.update(precision={"no": "fp32", "bf16": "bf16-autocast", "fp16": "fp16-autocast", "fp8": "fp8"}[str(v).lower()]),
-    "num_processes": _set("ranks"),
-    "num_machines": _set("nodes"),
-    "distributed_type": lambda c, v: c.update(sharding={"MULTI_GPU": "ddp", "FSDP": "fsdp", "DEEPSPEED": "zero2", "NO": "none"}[str(v).upper()]),
-    "fsdp_config": lambda c, v: _fsdp(c, v),
-    "deepspeed_config": lambda c, v: _accelerate_zero(c, v),
-    "dynamo_config": lambda c, v: None,  # noqa: ARG005
-    "gradient_accumulation_steps": _set("accumulation"),
-}
-_DEEPSPEED: "dict[str, Callable[[Changes, Any], None]]" = {
-    "train_micro_batch_size_per_gpu": _set("batch"),
-    "gradient_accumulation_steps": _set("accumulation"),
-    "bf16": lambda c, v: c.update(precision="mixed") if truth(v.get("enabled", False)) else None,
-    "fp16": lambda c, v: c.update(precision="mixed") if truth(v.get("enabled", False)) else None,
-    "optimizer": lambda c, v: _optimizer(c, v["type"]),
-    "zero_optimization": lambda c, v: _zero(c, v),
-    "train_batch_size": lambda c, v: None,  # noqa: ARG005
-    "activation_checkpointing": lambda c, v: None,  # noqa: ARG005
-}
 
 
 def _torchtune_model(changes: "Changes", value: "Mapping[str, Any]") -> None:
@@ -269,9 +281,13 @@ def _torchtune_model(changes: "Changes", value: "Mapping[str, Any]") -> None:
 
 def _fsdp(changes: "Changes", value: "Mapping[str, Any]") -> None:
     word = str(value.get("fsdp_sharding_strategy", value.get("fsdp_reshard_after_forward", "FULL_SHARD"))).upper()
-    changes["sharding"] = {"SHARD_GRAD_OP": "fsdp-grad-op", "2": "fsdp-grad-op", "FALSE": "fsdp-grad-op", "HYBRID_SHARD": "fsdp-hybrid", "4": "fsdp-hybrid"}.get(
-        word, "fsdp2" if str(value.get("fsdp_version", "1")) == "2" else "fsdp"
-    )
+    changes["sharding"] = {
+        "SHARD_GRAD_OP": "fsdp-grad-op",
+        "2": "fsdp-grad-op",
+        "FALSE": "fsdp-grad-op",
+        "HYBRID_SHARD": "fsdp-hybrid",
+        "4": "fsdp-hybrid",
+    }.get(word, "fsdp2" if str(value.get("fsdp_version", "1")) == "2" else "fsdp")
     if truth(value.get("fsdp_offload_params", False)):
         changes["offload"] = "all"
     if truth(value.get("fsdp_activation_checkpointing", False)):
@@ -299,6 +315,108 @@ def _zero(changes: "Changes", value: "Mapping[str, Any]") -> None:
     bucket = value.get("reduce_bucket_size", "auto")
     if bucket != "auto":
         changes["bucket_bytes"] = 2 * int(float(bucket))
+
+
+_TRAINER: "dict[str, Callable[[Changes, Any], None]]" = {
+    "per_device_train_batch_size": _set("batch"),
+    "per_device_eval_batch_size": _set("evaluation_batch"),
+    "gradient_accumulation_steps": _set("accumulation"),
+    "gradient_checkpointing": _checkpointing,
+    "gradient_checkpointing_kwargs": lambda c, v: None,
+    "optim": _optimizer,
+    "bf16": _bf16,
+    "fp16": _when("precision", "fp16-autocast"),
+    "torch_compile": _when("compiled", True),  # noqa: FBT003
+    "dataloader_num_workers": _set("workers"),
+    "max_seq_length": _set("seq"),
+    "max_length": _set("seq"),
+    "packing": lambda c, v: c.update(padded=not truth(v)),
+    "padding_free": lambda c, v: c.update(padded=not truth(v)),
+    "model_name_or_path": _set("model", str),
+    "use_peft": _when("method", "lora"),
+    "lora_r": _set("lora_rank"),
+    "lora_rank": _set("lora_rank"),
+    "lora_dropout": _set("lora_dropout", float),
+    "lora_target_modules": _targets,
+    "lora_target": _targets,
+    "load_in_4bit": lambda c, v: c.update(base="nf4") if truth(v) else None,
+    "load_in_8bit": lambda c, v: c.update(base="int8") if truth(v) else None,
+    "use_bnb_nested_quant": lambda c, v: c.update(nested=truth(v)),
+    "use_dora": _when("method", "dora"),
+    "attn_implementation": _attention,
+    "use_liger_kernel": _when("loss", "fused"),
+    "dtype": lambda c, v: c.update(weights=str(v)),
+    "torch_dtype": lambda c, v: c.update(weights=str(v)),
+    "deepspeed": _deepspeed_inside,
+    "eval_accumulation_steps": lambda c, v: None,
+}
+_AXOLOTL = {
+    **_TRAINER,
+    "base_model": _set("model", str),
+    "adapter": lambda c, v: c.update(method=str(v).lower()) if v else None,
+    "sequence_len": _set("seq"),
+    "micro_batch_size": _set("batch"),
+    "eval_batch_size": _set("evaluation_batch"),
+    "optimizer": _optimizer,
+    "sample_packing": lambda c, v: c.update(padded=not truth(v)),
+    "pad_to_sequence_len": lambda c, v: None,
+    "flash_attention": _when("attention", "flash"),
+    "sdp_attention": _when("attention", "sdpa"),
+    "eager_attention": _when("attention", "eager"),
+    "lora_target_linear": lambda c, v: c.update(targets=("all-linear",)) if truth(v) else None,
+    "peft_use_dora": _when("method", "dora"),
+    "bfloat16": lambda c, v: c.update(precision="bf16") if truth(v) else None,
+    "float16": lambda c, v: c.update(precision="fp16") if truth(v) else None,
+    "liger_fused_linear_cross_entropy": _when("loss", "fused"),
+    "cut_cross_entropy": _when("loss", "fused"),
+    "chunked_cross_entropy": _when("loss", "chunked"),
+}
+_LLAMAFACTORY = {
+    **_TRAINER,
+    "finetuning_type": lambda c, v: c.update(method=str(v).lower()),
+    "cutoff_len": _set("seq"),
+    "quantization_bit": lambda c, v: c.update(base={4: "nf4-dq", 8: "int8"}[int(v)]),
+    "double_quantization": lambda c, v: c.update(nested=truth(v)),
+    "flash_attn": _attention,
+    "pure_bf16": lambda c, v: c.update(precision="bf16") if truth(v) else None,
+    "freeze_trainable_layers": _set("trainable_layers"),
+    "disable_gradient_checkpointing": lambda c, v: c.update(checkpointing="none") if truth(v) else None,
+    "enable_liger_kernel": _when("loss", "fused"),
+    "use_unsloth": lambda c, v: c.update(also_unpriced=("use_unsloth",)) if truth(v) else None,
+}
+_TORCHTUNE: "dict[str, Callable[[Changes, Any], None]]" = {
+    "model": _torchtune_model,
+    "batch_size": _set("batch"),
+    "gradient_accumulation_steps": _set("accumulation"),
+    "optimizer": lambda c, v: _optimizer(c, v["_component_"].rsplit(".", 1)[-1]),
+    "optimizer_in_bwd": _when("fused_backward", True),  # noqa: FBT003
+    "enable_activation_checkpointing": lambda c, v: c.update(checkpointing="full" if truth(v) else "none"),
+    "enable_activation_offloading": _when("checkpointing", "offloaded"),
+    "compile": _when("compiled", True),  # noqa: FBT003
+    "dtype": lambda c, v: c.update(precision={"bf16": "bf16", "fp32": "fp32", "fp16": "fp16"}[str(v)]),
+    "loss": lambda c, v: c.update(loss="chunked" if "hunk" in str(v) else "fused" if "Linear" in str(v) else "full"),
+    "fsdp_cpu_offload": _when("offload", "all"),
+}
+_ACCELERATE: "dict[str, Callable[[Changes, Any], None]]" = {
+    "mixed_precision": lambda c, v: c.update(precision={"no": "fp32", "bf16": "bf16-autocast", "fp16": "fp16-autocast", "fp8": "fp8"}[str(v).lower()]),
+    "num_processes": _set("ranks"),
+    "num_machines": _set("nodes"),
+    "distributed_type": lambda c, v: c.update(sharding={"MULTI_GPU": "ddp", "FSDP": "fsdp", "DEEPSPEED": "zero2", "NO": "none"}[str(v).upper()]),
+    "fsdp_config": _fsdp,
+    "deepspeed_config": _accelerate_zero,
+    "dynamo_config": lambda c, v: None,
+    "gradient_accumulation_steps": _set("accumulation"),
+}
+_DEEPSPEED: "dict[str, Callable[[Changes, Any], None]]" = {
+    "train_micro_batch_size_per_gpu": _set("batch"),
+    "gradient_accumulation_steps": _set("accumulation"),
+    "bf16": lambda c, v: c.update(precision="mixed") if truth(v.get("enabled", False)) else None,
+    "fp16": lambda c, v: c.update(precision="mixed") if truth(v.get("enabled", False)) else None,
+    "optimizer": lambda c, v: _optimizer(c, v["type"]),
+    "zero_optimization": _zero,
+    "train_batch_size": lambda c, v: None,
+    "activation_checkpointing": lambda c, v: None,
+}
 
 
 def _finish_trainer(changes: "Changes", document: "Mapping[str, Any]") -> None:
@@ -354,7 +472,7 @@ def _finish_torchtune(changes: "Changes", document: "Mapping[str, Any]") -> None
         changes["checkpointing"] = "none"
 
 
-def _finish_nothing(changes: "Changes", document: "Mapping[str, Any]") -> None:  # noqa: ARG001
+def _finish_nothing(changes: "Changes", document: "Mapping[str, Any]") -> None:
     if changes.get("sharding") == "ddp" and changes.get("ranks", 2) < 2:
         changes["sharding"] = "none"
 
