@@ -74,22 +74,6 @@ _PART = {
     "required": ["name", "device", "bytes", "rule", "source"],
 }
 _VERDICT = {"enum": ["fits", "does_not_fit", "cannot_tell"]}
-_WAY = {
-    "type": "object",
-    "properties": {
-        "name": _TEXT,
-        "kind": {"enum": ["inference", "training"]},
-        "verdict": {"enum": ["allowed", "blocked", "cannot_tell"]},
-        "devices": {"type": "integer", "minimum": 1},
-        "needed_bytes": _SPAN,
-        "usable_bytes": {"type": ["integer", "null"]},
-        "margin_bytes": {"type": ["integer", "null"]},
-        "states_bytes": _BYTES,
-        "reason": _TEXT,
-        "flags": _TEXT,
-    },
-    "required": ["name", "kind", "verdict", "devices", "needed_bytes", "usable_bytes", "margin_bytes", "reason"],
-}
 _COMPARISON = {
     "type": "object",
     "properties": {
@@ -196,31 +180,49 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "tensors": {"type": "array", "items": _TENSOR},
         },
         optional=("tensors",),
-    "preflight": _document(
-        "brim.preflight/1",
-        {
-            "model": _TEXT,
-            "parameters": {"type": "integer", "minimum": 1},
-            "assumed_shape": {"type": "boolean"},
-            "device": _TEXT,
-            "batch": {"type": "integer", "minimum": 1},
-            "seq": {"type": "integer", "minimum": 1},
-            "ways": {"type": "array", "items": _WAY},
-            "caveats": _TEXTS,
-            "dense_class_params": {"type": "integer"},
-            "purefield_estimated_params": {"type": "integer"},
-            "purefield_vram": {
-                "type": "object",
-                "properties": {
-                    "bf16_weights_gb": {"type": "number"},
-                    "int4_raw_weights_gb": {"type": "number"},
-                    "rtx_3090_24gb_int4_or_adapter_feasible": {"type": "boolean"},
-                },
-                "required": ["bf16_weights_gb", "int4_raw_weights_gb", "rtx_3090_24gb_int4_or_adapter_feasible"],
-            },
-            "report_path": _TEXT,
-        },
     ),
     "verify": _document("brim.verify/1", {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}}),
     "error": _document("brim.error/1", {"code": {"type": "integer"}, "reason": _TEXT, "message": _TEXT, "hint": _TEXT}),
 }
+
+_WAY = {
+    "type": "object",
+    "properties": {
+        "name": _TEXT,
+        "kind": {"enum": ["inference", "training"]},
+        "verdict": {"enum": ["allowed", "blocked", "cannot_tell"]},
+        "devices": {"type": "integer", "minimum": 1},
+        "needed_bytes": _SPAN,
+        "usable_bytes": {"type": ["integer", "null"]},
+        "margin_bytes": {"type": ["integer", "null"]},
+        "states_bytes": _BYTES,
+        "reason": _TEXT,
+        "flags": _TEXT,
+    },
+    "required": ["name", "kind", "verdict", "devices", "needed_bytes", "usable_bytes", "margin_bytes", "reason"],
+}
+SCHEMAS["preflight"] = _document(
+    "brim.preflight/1",
+    {
+        "model": _TEXT,
+        "parameters": {"type": "integer", "minimum": 1},
+        "assumed_shape": {"type": "boolean"},
+        "device": _TEXT,
+        "batch": {"type": "integer", "minimum": 1},
+        "seq": {"type": "integer", "minimum": 1},
+        "ways": {"type": "array", "items": _WAY},
+        "caveats": _TEXTS,
+        "dense_class_params": {"type": "integer"},
+        "purefield_estimated_params": {"type": "integer"},
+        "purefield_vram": {
+            "type": "object",
+            "properties": {
+                "bf16_weights_gb": {"type": "number"},
+                "int4_raw_weights_gb": {"type": "number"},
+                "rtx_3090_24gb_int4_or_adapter_feasible": {"type": "boolean"},
+            },
+            "required": ["bf16_weights_gb", "int4_raw_weights_gb", "rtx_3090_24gb_int4_or_adapter_feasible"],
+        },
+        "report_path": _TEXT,
+    },
+)
