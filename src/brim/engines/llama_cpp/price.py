@@ -1,50 +1,25 @@
 """Prices one llama.cpp workload: every part by device, from the header's facts alone; no I/O, no clock.
 
-Covered: llama, qwen2 and qwen3 with dense feed-forward blocks and full attention (MHA, GQA) on the CPU. Everything else is named in `Plan.missing`.
+Covered: weights by device, all cache kinds but indexers, recurrent state, output buffer, and the compute buffers by a replay of the engine's graph. What is not
+covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
 from brim.engines.base import Part, Plan
+from brim.engines.llama_cpp import constants, graphs, hparams, reserve, weights
+from brim.engines.llama_cpp.caches import Cache, Memory
+from brim.engines.llama_cpp.context import Context
+from brim.engines.llama_cpp.hparams import Hparams, Wanting
+from brim.engines.llama_cpp.reserve import Reserve
+from brim.engines.llama_cpp.weights import HOST, Placement
 from brim.facts.device import DeviceSpec
-from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
 from brim.facts.model import Checkpoint
 from brim.facts.workload import LlamaWorkload
-from brim.units import Span, exactly, round_up
-from brim.values import Record
+from brim.units import Span, exactly
+from brim.values import Missing, plain
 
 NEWEST_BUILD = 11434
-DENSE = ("llama", "qwen2", "qwen3")
-CELL_PADDING = 256
-_KNOWN_KV = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-
-
-class _Dense(Record):
-    """The hyper-parameters that a dense model's memory depends on (src/llama-model.cpp `load_hparams`)."""
-
-    layers: int
-    width: int
-    feed_forward: int
-    heads: int
-    kv_heads: int
-    key_dim: int
-    value_dim: int
-    vocabulary: int
-    trained: int
-
-
-class _Resolved(Record):
-    """The workload after llama-server's defaults (common/arg.cpp, common/common.h, tools/server/server.cpp, b11434)."""
-
-    ctx: int
-    slots: int
-    kv_unified: bool
-    batch: int
-    ubatch: int
-    ctk: str
-    ctv: str
-    flash_attn: bool
-    outputs: int
-    cells: int
-    streams: int
+_BUILD = "llama.cpp b11434"
+_CUDA_LIKE = frozenset(("cuda", "rocm", "hip", "musa"))
 
 
 def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int = NEWEST_BUILD) -> Plan:
@@ -52,146 +27,171 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
 
     What cannot be priced is named in `Plan.missing`, never guessed.
     """
-    missing = _unpriced(checkpoint, workload, devices, version)
-    facts = None if missing else _facts(checkpoint, missing)
-    if facts is None:
-        return Plan(engine="llama.cpp", engine_version=f"b{version}", parts=(), workload={}, missing=tuple(missing))
-    asked = _resolve(workload, facts)
-    parts = (_weights(checkpoint), _kv_cache(facts, asked), _compute(facts, asked), _output(facts, asked))
-    shown = {key: getattr(asked, key) for key in asked._fields}
-    shown["flash_attn"] = "on" if asked.flash_attn else "off"
-    return Plan(engine="llama.cpp", engine_version=f"b{version}", parts=parts, workload={"program": workload.program, **shown}, caveats=_caveats(checkpoint))
-
-
-def _unpriced(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], version: int) -> list[str]:
-    """What this room does not price yet, in words."""
-    missing = []
-    if checkpoint.form not in ("gguf", "shape") or checkpoint.role != "model":
-        missing.append(f"a llama.cpp plan of a {checkpoint.role} in {checkpoint.form} form")
-    if checkpoint.architecture not in DENSE:
-        missing.append(f"the architecture {checkpoint.architecture!r} (priced: {', '.join(DENSE)})")
-    for key, what in (("expert_count", "mixture of experts"), ("attention.sliding_window", "sliding-window attention")):
-        if checkpoint.metadata.get(f"{checkpoint.architecture}.{key}"):
-            missing.append(what)
-    if devices:
-        missing.append("accelerators (" + ", ".join(device.id for device in devices) + ")")
-    if version < NEWEST_BUILD:
-        missing.append(f"llama.cpp b{version} (rules are known from b{NEWEST_BUILD})")
-    for name in ("mmproj", "draft_model", "lora", "override_tensors"):
-        if getattr(workload, name):
-            missing.append(f"--{name.replace('_', '-')}")
-    for kind in (workload.ctk, workload.ctv):
-        if kind is not None and kind not in _KNOWN_KV:
-            missing.append(f"the KV type {kind!r}")
-    return missing
-
-
-def _facts(checkpoint: Checkpoint, missing: list[str]) -> _Dense | None:
-    """The hyper-parameters, or None with what is wanting appended to `missing`."""
-
-    def number(key: str, default: int | None = None) -> int:
-        value = checkpoint.metadata.get(f"{checkpoint.architecture}.{key}", default)
-        if isinstance(value, list) and value and all(item == value[0] for item in value):
-            value = value[0]
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-        missing.append(f"the metadata key {checkpoint.architecture}.{key}" + (f" (it is {value!r})" if value is not None else ""))
-        return 1
-
-    heads, width = number("attention.head_count"), number("embedding_length")
-    embedding = next((tensor for tensor in checkpoint.tensors if tensor.name == "token_embd.weight"), None)
-    vocabulary = embedding.dims[-1] if embedding is not None else number("vocab_size", checkpoint.metadata.get("tokenizer.ggml.tokens.length"))
-    facts = _Dense(
-        layers=number("block_count"),
-        width=width,
-        feed_forward=number("feed_forward_length"),
-        heads=heads,
-        kv_heads=number("attention.head_count_kv", heads),
-        key_dim=number("attention.key_length", max(1, width // heads)),
-        value_dim=number("attention.value_length", max(1, width // heads)),
-        vocabulary=vocabulary,
-        trained=number("context_length"),
-    )
-    if not checkpoint.tensors:
-        missing.append("the tensor directory")
-    return None if missing else facts
-
-
-def _resolve(workload: LlamaWorkload, facts: _Dense) -> _Resolved:
-    """Fill in what was not given, and round as src/llama-context.cpp `llama_context::llama_context` does (b11434)."""
-    server = workload.program == "llama-server"
-    slots = workload.slots if workload.slots is not None and workload.slots > 0 else (4 if server else 1)
-    unified = workload.kv_unified if workload.kv_unified is not None else (server and (workload.slots is None or workload.slots < 1))
-    ctx = round_up(workload.ctx or facts.trained, CELL_PADDING)
-    cells = ctx if unified else round_up(ctx // slots, CELL_PADDING)
-    if not unified:
-        ctx = cells * slots
-    batch = min(workload.batch or 2048, ctx)
-    ubatch = min(workload.ubatch or 512, batch)
-    ctk, ctv = workload.ctk or "f16", workload.ctv or "f16"
-    quantised = GGML_BLOCKS[ctv.upper()][0] > 1
-    # auto: the CPU backend has a flash-attention kernel for every head size; a quantised V cache needs it.
-    flash = quantised or workload.flash_attn != "off"
-    outputs = workload.outputs if workload.outputs else (slots if server else batch)
-    return _Resolved(
-        ctx=ctx, slots=slots, kv_unified=unified, batch=batch, ubatch=ubatch, ctk=ctk, ctv=ctv, flash_attn=flash,
-        outputs=min(outputs, ubatch), cells=cells, streams=1 if unified else slots,
+    hp = hparams.read(checkpoint)
+    if isinstance(hp, Missing):
+        return _unpriced(workload, version, hp.detail)
+    try:
+        context = Context(workload, hp, version)
+        placement = weights.place(hp, workload, devices, load_mtp=context.load_mtp)
+        memory, reserved = reserve.remembered(hp, context, placement)
+    except Wanting as why:
+        return _unpriced(workload, version, str(why))
+    parts = [
+        *_weights(hp, placement),
+        *_caches(hp, context, memory, placement),
+        *_compute(hp, context, reserved, placement),
+        _output(hp, context),
+        *_overheads(placement),
+    ]
+    return Plan(
+        engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), caveats=_caveats(hp, context, placement, parts, reserved),
     )  # fmt: skip
 
 
-def _weights(checkpoint: Checkpoint) -> Part:
-    stored = sum(tensor.stored_bytes for tensor in checkpoint.tensors)
-    rule = f"the stored bytes of all {len(checkpoint.tensors)} tensors = {stored}"
-    return Part(name="weights", device="cpu", bytes=exactly(stored), rule=rule, source="the file's tensor directory; src/llama-model.cpp load_tensors, b11434")
+def _unpriced(workload: LlamaWorkload, version: int, why: str) -> Plan:
+    asked = plain(workload)
+    assert isinstance(asked, dict)
+    return Plan(engine="llama.cpp", engine_version=f"b{version}", parts=(), workload=asked, missing=(why,))
 
 
-def _kv_cache(facts: _Dense, asked: _Resolved) -> Part:
-    row_k = ggml_row_bytes(asked.ctk.upper(), facts.kv_heads * facts.key_dim)
-    row_v = ggml_row_bytes(asked.ctv.upper(), facts.kv_heads * facts.value_dim)
-    size = asked.streams * asked.cells * facts.layers * (row_k + row_v)
-    rule = (
-        f"{asked.streams} stream(s) × {asked.cells} cells × {facts.layers} layers × ({row_k} B K row: {facts.kv_heads}×{facts.key_dim} {asked.ctk}"
-        f" + {row_v} B V row: {facts.kv_heads}×{facts.value_dim} {asked.ctv}) = {size}"
-    )
-    return Part(name="kv_cache", device="cpu", bytes=exactly(size), rule=rule, source="src/llama-kv-cache.cpp llama_kv_cache(), b11434")
+def _echo(workload: LlamaWorkload, context: Context, placement: Placement) -> "dict[str, object]":
+    """The workload as the engine will run it."""
+    asked = plain(workload)
+    assert isinstance(asked, dict)
+    return {
+        **asked, "ctx": context.total_cells, "slots": context.sequences, "kv_unified": context.unified, "batch": context.batch, "ubatch": context.ubatch, "outputs": context.outputs,
+        "ctk": context.type_k.lower(), "ctv": context.type_v.lower(), "flash_attn": "on" if context.flash else "off", "swa_full": context.swa_full,
+        "gpu_layers": sum(1 for device in [*placement.layers, placement.output] if device != HOST),
+    }  # fmt: skip
 
 
-def _compute(facts: _Dense, asked: _Resolved) -> Part:
-    """The closed form of the CPU graph's high-water mark: inputs + mask + five rows of embeddings + the worst moment."""
-    tokens = round_up(min(asked.ctx, asked.ubatch), asked.streams)
-    embeddings = 4 * facts.width * tokens
-    query = 4 * facts.heads * facts.key_dim * tokens
-    mask = (2 if asked.flash_attn else 4) * asked.cells * tokens
-    value_rows = 8 * tokens if asked.flash_attn else 8 * tokens * facts.kv_heads * facts.value_dim
-    inputs = (4 + 4 + 8 + 4 + 8) * tokens + 4 * asked.outputs + value_rows
-    moments = {"feed-forward 3 × 4 × n_ff × tokens": 12 * facts.feed_forward * tokens}
-    logits = 4 * facts.vocabulary * asked.outputs
-    if logits > mask:
-        moments["logits 4 × n_vocab × outputs"] = logits
-    if asked.flash_attn:
-        moments["attention result 4 × heads × value dim × tokens"] = 4 * facts.heads * facts.value_dim * tokens
-    else:
-        moments["attention scores 4 × cells × heads × tokens + Q"] = 4 * asked.cells * facts.heads * tokens + query + (query if query > embeddings else 0)
-    rotation = sum(4 * 64 * 64 for kind in (asked.ctk, asked.ctv) if GGML_BLOCKS[kind.upper()][0] > 1)
-    worst = max(moments, key=lambda name: moments[name])
-    size = inputs + rotation + mask + 5 * embeddings + moments[worst]
-    rule = f"inputs {inputs + rotation} + mask {mask} + 5 × embeddings {embeddings} + worst moment: {worst} = {moments[worst]}; together {size}"
-    # LLAMACPP_FORMULAS' CPU rows: median error 0.01 %, the worst dense row 2.4 %; the span says so until the graph itself is replayed.
-    span = Span(low=size - size // 100, likely=size, high=size + size // 40)
-    return Part(name="compute_buffer", device="cpu", bytes=span, rule=rule, source="closed form of src/llama-graph.cpp and ggml/src/ggml-alloc.c, b11434")
+def _weights(hp: Hparams, placement: Placement) -> list[Part]:
+    counts: dict[str, int] = {}
+    for homes in placement.tensors.values():
+        for home in homes:
+            counts[home] = counts.get(home, 0) + 1
+    parts = []
+    for device, held in sorted(placement.held.items()):
+        if not held:
+            continue
+        blocks = sum(1 for home in placement.layers[: hp.layers] if home == device)
+        what = f"{counts[device]} tensors, of {blocks} of {hp.layers} layers" + (" and the output layer" if placement.output == device else "")
+        padding = "each padded to 32" if device == HOST else "each padded to 128, a quantised row that is no multiple of 512 by one partial row"
+        parts.append(
+            Part(
+                name="weights",
+                device=device,
+                bytes=exactly(held),
+                rule=f"sum of {what}, {padding} = {held}",
+                source=f"the file's tensor directory; {_BUILD}, llama-model.cpp: load_tensors",
+            )
+        )
+    return parts
 
 
-def _output(facts: _Dense, asked: _Resolved) -> Part:
-    size = 4 * facts.vocabulary * asked.slots
-    rule = f"4 B × {facts.vocabulary} vocabulary × {asked.slots} sequence(s) = {size}"
-    return Part(name="output_buffer", device="cpu", bytes=exactly(size), rule=rule, source="src/llama-context.cpp output_reserve, b11434")
+def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement) -> list[Part]:
+    parts: list[Part] = []
+    for cache, name in ((memory.base, "kv_cache"), (memory.window, "kv_cache_swa")):
+        if cache is not None:
+            parts += _cache(cache, name, context, placement)
+    if memory.state is not None:
+        state = memory.state
+        held: dict[str, int] = {}
+        for il in state.layers:
+            home = placement.layers[il] if context.kv_offload else HOST
+            held[home] = held.get(home, 0) + 1
+        for device, layers in sorted(held.items()):
+            size = layers * state.layer_bytes
+            rule = f"{layers} layers × {state.rows} rows × ({state.conv} + {state.state}) values × 4 B = {size}"
+            parts.append(
+                Part(
+                    name="recurrent_state",
+                    device=device,
+                    bytes=exactly(size),
+                    rule=rule,
+                    source=f"{_BUILD}, llama-hparams.cpp: n_embd_r, n_embd_s; llama-memory-recurrent.cpp",
+                )
+            )
+    return parts
 
 
-def _caveats(checkpoint: Checkpoint) -> tuple[str, ...]:
-    repackable = {"Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "Q2_K", "IQ4_NL", "MXFP4"} & {
-        tensor.dtype for tensor in checkpoint.tensors if tensor.name.startswith("blk.")
-    }
-    if not repackable:
-        return ()
-    kinds = ", ".join(sorted(repackable))
-    return (f"On processors with the right instructions llama.cpp keeps a repacked copy of {kinds} weights beside the mapped file; it is not priced here.",)
+def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> list[Part]:
+    held: dict[str, list[int]] = {}
+    widths: dict[str, set[tuple[int, int]]] = {}
+    for il, key, value in cache.rows:
+        home = placement.layers[il] if context.kv_offload else HOST
+        entry = held.setdefault(home, [0, 0])
+        entry[0] += 1
+        entry[1] += cache.layer_bytes(key, value, home)
+        widths.setdefault(home, set()).add((key, value))
+    parts = []
+    for device, (layers, size) in sorted(held.items()):
+        if len(widths[device]) == 1:
+            key, value = next(iter(widths[device]))
+            row = f"{key} keys in {cache.type_k.lower()}" + (f" + {value} values in {cache.type_v.lower()}" if value else "")
+        else:
+            row = f"keys in {cache.type_k.lower()} and values in {cache.type_v.lower()} of {len(widths[device])} widths"
+        rule = f"{cache.streams} × {cache.cells} cells × {layers} layers × ({row}) = {size}"
+        parts.append(Part(name=name, device=device, bytes=exactly(size), rule=rule, source=f"{_BUILD}, llama-kv-cache.cpp: llama_kv_cache()"))
+    return parts
+
+
+def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placement) -> list[Part]:
+    checked = graphs.CHECKED.get(hp.arch, "")
+    source = f"replay of {_BUILD}'s graph of {reserved.nodes} operations in {reserved.splits} parts, {context.tokens} tokens, with ggml-alloc.c's best fit; "
+    source += checked or "this architecture's graph was read from the source and never compared with a run"
+    backends = {device.id: device.backend for device in placement.gpus}
+    parts = []
+    for device, likely in reserved.reported.items():
+        if not likely:
+            continue
+        real = reserved.allocated[device]
+        low, high = min(real, likely), max(real, likely)
+        if not checked:
+            low, high = low * 9 // 10, high * 11 // 10
+        if backends.get(device, "cuda") not in _CUDA_LIKE:
+            low, high = low * 9 // 10, high * 12 // 10
+        rule = reserved.peaks[device]
+        if real != likely:
+            rule = f"as llama.cpp reports it {likely}; {real} are allocated then: {rule}"
+        parts.append(Part(name="compute_buffer", device=device, bytes=Span(low=low, likely=likely, high=high), rule=rule, source=source))
+    return parts
+
+
+def _output(hp: Hparams, context: Context) -> Part:
+    rows = context.sequences
+    size = 4 * hp.vocabulary * rows
+    rule = f"4 B × {hp.vocabulary} tokens × {rows} sequences"
+    if context.embeddings:
+        width = int(hp.get("embedding_length_out", 0)) or hp.width
+        size += 4 * width * rows
+        rule += f" + 4 B × {width} × {rows}"
+    return Part(name="output_buffer", device=HOST, bytes=exactly(size), rule=f"{rule} = {size}", source=f"{_BUILD}, llama-context.cpp: output_reserve")
+
+
+def _overheads(placement: Placement) -> list[Part]:
+    parts = []
+    for device in placement.gpus:
+        known = constants.overhead(device.backend)
+        parts.append(Part(name="context_overhead", device=device.id, bytes=known.bytes, rule=known.rule, source=known.source))
+    return parts
+
+
+def _caveats(hp: Hparams, context: Context, placement: Placement, parts: "list[Part]", reserved: Reserve) -> tuple[str, ...]:
+    said = []
+    if reserved.pipeline:
+        said.append("several cards with all layers run as a pipeline: every input is kept four times; llama.cpp falls back to one copy where that does not fit")
+    if placement.split in ("row", "tensor"):
+        said.append(f"--split-mode {placement.split} spreads the rows of each matrix over the cards: weights are priced as whole layers here")
+    for device in placement.gpus:
+        limit = constants.LARGEST_ALLOCATION.get(device.backend)
+        largest = max((part.bytes.high for part in parts if part.device == device.id), default=0)
+        if limit is not None and largest > limit[0]:
+            said.append(
+                f"{device.id}: one allocation of {largest} B is over the {limit[0]} to {limit[1]} B that some {device.backend} drivers grant at once: it may fail with memory free"
+            )
+        if device.backend not in _CUDA_LIKE:
+            said.append(f"{device.id}: compute buffers are replayed with CUDA's rules; {device.backend} takes other operations and aligns otherwise")
+    if hp.nextn and not context.load_mtp:
+        said.append(f"{hp.nextn} next-token block(s) of the file are not loaded")
+    return tuple(said)

@@ -1,0 +1,115 @@
+"""One frozen spec per cache of a context, each owning its cells, its layers and its bytes; the graph and the price read the same numbers.
+
+Kinds: full, sliding window, latent (MLA: keys only), shared between layers (a later layer reads an earlier one's rows), and recurrent state. Source: llama.cpp
+b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-memory-recurrent.cpp.
+"""
+
+from brim.engines.llama_cpp.context import Context
+from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams
+from brim.engines.llama_cpp.weights import stored_bytes
+from brim.facts.dtypes import GGML_BLOCKS
+from brim.values import Record
+
+
+class Cache(Record):
+    """One attention cache. `rows` are (layer, K width, V width) in values; `cells` a stream. `rotation_k`, `rotation_v`: side of the Hadamard matrix, 0 for none."""
+
+    name: str
+    cells: int
+    streams: int
+    type_k: str
+    type_v: str
+    rows: tuple[tuple[int, int, int], ...]
+    rotation_k: int = 0
+    rotation_v: int = 0
+
+    def layer_bytes(self, key: int, value: int, device: str) -> int:
+        """Bytes of one layer's cells on a device, padded as any tensor there."""
+        dims = (self.cells, self.streams)
+        k = stored_bytes(self.type_k, (key, *dims), device)
+        return k + (stored_bytes(self.type_v, (value, *dims), device) if value else 0)
+
+
+class State(Record):
+    """Recurrent state, always f32: `rows` sequences (with their rollback copies) of `conv` and `state` values for each layer."""
+
+    rows: int
+    conv: int
+    state: int
+    layers: tuple[int, ...]
+
+    @property
+    def layer_bytes(self) -> int:
+        """Bytes of one layer's rows."""
+        return -(-4 * self.conv * self.rows // 128) * 128 + -(-4 * self.state * self.rows // 128) * 128
+
+
+class Memory(Record):
+    """All that a context keeps between micro-batches: the caches by name (`base`, `window`) and the recurrent state. `reads[il]` is the layer whose rows layer il reads."""
+
+    base: Cache | None = None
+    window: Cache | None = None
+    state: State | None = None
+    reads: tuple[int, ...] = ()
+
+    def cache_of(self, hp: Hparams, il: int) -> "Cache | None":
+        """The cache that layer `il` reads."""
+        return self.window if hp.windowed[il] and self.window is not None else self.base
+
+
+def _attends(hp: Hparams, il: int) -> bool:
+    """Whether a layer owns cells (the layer filters of `create_memory`)."""
+    if il >= hp.layers or not hp.cached[il]:
+        return False
+    if hp.arch == "falcon-h1":
+        return True
+    if hp.arch in ("nemotron_h", "nemotron_h_moe"):
+        return not hp.recurrent[il] and not hp.ff[il]
+    return not hp.recurrent[il]
+
+
+def _rotations(hp: Hparams, context: Context, layers: "list[int]") -> tuple[int, int]:
+    """Sides of the rotation matrices that a quantised cache brings (`attn_rot_k`, `attn_rot_v`)."""
+    keys = {hp.head_key(il) for il in layers}
+    values = {hp.head_value(il) for il in layers}
+    rot_k = rot_v = 0
+    if len(keys) == 1 and GGML_BLOCKS[context.type_k][0] > 1 and hp.key % 64 == 0:
+        side = next(iter(keys))
+        rot_k = 64
+        while side % (2 * rot_k) == 0:
+            rot_k *= 2
+    if not hp.mla and len(values) == 1 and GGML_BLOCKS[context.type_v][0] > 1 and hp.value % 64 == 0:
+        rot_v = 64
+    return rot_k, rot_v
+
+
+def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[int]") -> Cache:
+    """One cache over some layers."""
+    widest = max((hp.width_value(il) for il in range(hp.blocks)), default=0)
+    rows = tuple((il, hp.width_key(il), 0 if hp.mla else hp.width_value(il) if context.flash else widest) for il in layers)
+    rot_k, rot_v = _rotations(hp, context, layers)
+    return Cache(name=name, cells=cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)
+
+
+def remember(hp: Hparams, context: Context) -> Memory:
+    """The memory module that llama.cpp makes for a model and a context."""
+    if hp.arch in CACHELESS:
+        return Memory()
+    state = None
+    kept = tuple(il for il in range(hp.layers) if hp.recurrent[il])
+    if kept:
+        state = State(rows=context.sequences * (1 + context.rollback), conv=hp.rows_r, state=hp.rows_s, layers=kept)
+    if hp.arch in RECURRENT:
+        return Memory(state=state)
+    owners = [il for il in range(hp.layers) if _attends(hp, il)]
+    base = _cache(hp, context, "base", context.cells, [il for il in owners if not hp.windowed[il]])
+    window = _cache(hp, context, "window", context.window_cells, [il for il in owners if hp.windowed[il]]) if hp.window_kind else None
+    return Memory(base=base, window=window, state=state, reads=tuple(_read_from(hp, il) for il in range(hp.blocks)))
+
+
+def _read_from(hp: Hparams, il: int) -> int:
+    """The layer whose cells a layer reads: its own, or the last full or sliding one of those that own cells (gemma 3n and 4)."""
+    if hp.cached[il]:
+        return il
+    owners = sum(hp.cached)
+    return owners - (2 if hp.windowed[il] else 1)

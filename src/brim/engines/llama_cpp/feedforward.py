@@ -1,0 +1,166 @@
+"""Dense and expert feed-forward blocks of a replayed graph, in the order in which src/llama-graph.cpp (b11434) builds them: `build_ffn`, `build_moe_ffn`."""
+
+from brim.engines.llama_cpp import tensor as g
+from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, SOFTMAX_WEIGHT, Builder
+from brim.engines.llama_cpp.hparams import Wanting
+from brim.engines.llama_cpp.tensor import T
+
+
+def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", sequential: bool = False, halves: bool = False, fused: bool = True) -> T:
+    """A dense block `ffn_up`, `ffn_gate` where the file has one, `ffn_down`. `halves`: up holds gate and up side by side. `suffix` names the shared expert."""
+    up = b.layer(il, f"ffn_up{suffix}.weight")
+    gate = b.layer(il, f"ffn_gate{suffix}.weight")
+    tmp = cur if up is None else b.project(cur, il, f"ffn_up{suffix}")
+    if gate is None or halves:
+        cur = tmp
+    else:
+        cur = b.project(tmp if sequential else cur, il, f"ffn_gate{suffix}")
+    if halves:
+        cur = g.glu_halves(cur, act)
+    elif gate is not None and not sequential and fused:
+        limit = b.hp.get("swiglu_clamp_shexp")
+        if isinstance(limit, (list, tuple)) and il < len(limit) and float(limit[il]) > 1e-6 and act == "silu":
+            tmp = g.same("CLAMP", tmp)
+            cur = g.mul(g.same("CLAMP", g.unary(cur, "silu")), tmp)
+        else:
+            cur = g.glu(cur, tmp, act)
+    elif act == "relu_sqr":
+        cur = g.same("SQR", g.unary(cur, "relu"))
+    else:
+        cur = g.unary(cur, act)
+        scales = b.layer(il, "ffn.act.scales")
+        if scales is not None and act == "gelu":
+            cur = g.div(cur, scales)
+        if gate is not None and not sequential:
+            cur = g.mul(cur, tmp)
+    return b.project(cur, il, f"ffn_down{suffix}")
+
+
+def _expert_mm(b: Builder, il: int, name: str, cur: T, ids: T) -> T:
+    """One matrix of the chosen experts, with scale and bias."""
+    weight = b.need(il, name + ".weight")
+    made = g.mul_mat_id(weight, cur, ids)
+    scale, bias = b.layer(il, name + ".scale"), b.layer(il, name + ".bias")
+    if scale is not None:
+        rows = g.get_rows(g.repeat(g.reshape(scale, 1, scale.ne[0], 1), 1, scale.ne[0], cur.ne[2], 1), ids)
+        made = g.mul(made, rows)
+    return made if bias is None else g.same("ADD_ID", made, bias, ids)
+
+
+def _grouped(b: Builder, probs: T, experts: int, tokens: int, groups: int, used: int) -> T:
+    """Keep only the experts of the best groups (DeepSeek V3)."""
+    each = experts // groups
+    selection = g.reshape(probs, each, groups, tokens)
+    scores = g.top_k(selection, 2)
+    scores = g.get_rows(g.reshape(selection, 1, *selection.ne[:3]), scores)
+    scores = g.sum_rows(g.reshape(scores, scores.ne[1], scores.ne[2], scores.ne[3]))
+    best = g.top_k(g.reshape(scores, scores.ne[1], scores.ne[2]), used)
+    kept = g.get_rows(selection, best)
+    return g.reshape(g.set_rows(g.same("FILL", selection), kept, best), experts, tokens)
+
+
+def route(
+    b: Builder, logits: T, il: int, *, gating: int, normalise: bool, scaled: bool, bias: "T | None", raw_selection: bool, used: int, experts: int
+) -> tuple[T, T]:
+    """The chosen experts' indices and weights."""
+    tokens = logits.ne[1]
+    if gating == SOFTMAX:
+        probs = g.soft_max(logits)
+    elif gating == SIGMOID:
+        probs = g.unary(logits, "sigmoid")
+    elif gating == SOFTMAX_WEIGHT:
+        probs = logits
+    else:
+        raise Wanting(f"expert gating function {gating} is not modelled")
+    selection = probs if bias is None else g.add(probs, bias)
+    if raw_selection:
+        selection = logits
+    groups = int(b.hp.get("expert_group_count", 0))
+    if groups > 1:
+        selection = _grouped(b, selection, experts, tokens, groups, int(b.hp.get("expert_group_used_count", 0)))
+    chosen = g.top_k(selection, used)
+    weights = g.get_rows(g.reshape(probs, 1, experts, tokens), chosen)
+    if gating == SOFTMAX_WEIGHT:
+        weights = g.reshape(g.soft_max(g.reshape(weights, used, tokens)), 1, used, tokens)
+    if normalise:
+        weights = g.reshape(weights, used, tokens)
+        total = g.same("CLAMP", g.sum_rows(weights))
+        weights = g.reshape(g.div(weights, total), 1, used, tokens)
+    if scaled:
+        weights = g.scale(weights)
+    b.expand(weights)
+    return chosen, weights
+
+
+def experts(
+    b: Builder, cur: T, il: int, act: str = "silu", *, gating: int = SOFTMAX, normalise: bool = True, logits: "T | None" = None, weigh_first: bool = False
+) -> T:
+    """Route, run the chosen experts, weigh and sum them (`build_moe_ffn`)."""
+    hp = b.hp
+    width, tokens = cur.ne[0], cur.ne[1]
+    used, count = hp.experts_used[il], hp.experts
+    if logits is None:
+        logits = g.mul_mat(b.need(il, "ffn_gate_inp.weight"), cur)
+    gate_bias = b.layer(il, "ffn_gate_inp.bias")
+    if gate_bias is not None:
+        logits = g.add(logits, gate_bias)
+    scale = float(hp.get("expert_weights_scale", 0.0))
+    chosen, weights = route(b, logits, il, gating=gating, normalise=normalise, scaled=scale not in (0.0, 1.0), bias=b.layer(il, "exp_probs_b.bias") or b.layer(il, "exp_probs_b.weight"),
+                            raw_selection=weigh_first, used=used, experts=count)  # fmt: skip
+    cur = g.reshape(cur, width, 1, tokens)
+    if weigh_first:
+        cur = g.mul(g.repeat(cur, width, used, tokens, 1), weights)
+    cur = _activated(b, cur, il, act, chosen)
+    out = _expert_mm(b, il, "ffn_down_exps", cur, chosen)
+    if not weigh_first:
+        out = g.mul(out, weights)
+    b.expand(out)
+    return _summed(b, out, width, tokens, used)
+
+
+def _activated(b: Builder, cur: T, il: int, act: str, chosen: T) -> T:
+    """Gate and up of the chosen experts, one fused matrix or two, and the activation."""
+    joint = b.layer(il, "ffn_gate_up_exps.weight")
+    if joint is not None:
+        both = _expert_mm(b, il, "ffn_gate_up_exps", cur, chosen)
+        half = both.ne[0] // 2
+        nb = g.strides(both)
+        gate = g.view(both, (half, both.ne[1], both.ne[2]), (nb[1], nb[2]))
+        return g.glu(gate, g.view(both, (half, both.ne[1], both.ne[2]), (nb[1], nb[2]), half * 4), act)
+    up = _expert_mm(b, il, "ffn_up_exps", cur, chosen)
+    if b.layer(il, "ffn_gate_exps.weight") is None:
+        if act == "relu_sqr":
+            return g.same("SQR", g.unary(up, "relu"))
+        return g.unary(up, act)
+    gate = _expert_mm(b, il, "ffn_gate_exps", cur, chosen)
+    limit = b.hp.get("swiglu_clamp_exp")
+    if isinstance(limit, (list, tuple)) and il < len(limit) and float(limit[il]) > 1e-6 and act == "silu":
+        up = g.same("CLAMP", up)
+        return g.mul(g.same("CLAMP", g.unary(gate, "silu")), up)
+    return g.glu(gate, up, act)
+
+
+def _summed(b: Builder, out: T, width: int, tokens: int, used: int) -> T:
+    """The sum over a token's experts: views first, then the additions."""
+    nb = g.strides(out)
+    views = []
+    for index in range(used):
+        part = g.view(out, (width, tokens), (nb[2],), index * nb[1])
+        b.expand(part)
+        views.append(part)
+    total = views[0]
+    for part in views[1:]:
+        total = g.add(total, part)
+        b.expand(total)
+    return g.cont(total) if used == 1 else total
+
+
+def shared(b: Builder, cur: T, il: int, act: str = "silu", *, gated: bool = False) -> "T | None":
+    """The shared expert, with its sigmoid gate where the architecture has one; None where the file has none."""
+    if b.layer(il, "ffn_up_shexp.weight") is None:
+        return None
+    out = dense(b, cur, il, act, suffix="_shexp")
+    if gated:
+        gate = g.unary(g.mul_mat(b.need(il, "ffn_gate_inp_shexp.weight"), cur), "sigmoid")
+        out = g.mul(out, gate)
+    return out

@@ -1,0 +1,48 @@
+"""Which graph an architecture has: one table from the header's architecture to the function that lays it out."""
+
+from brim.engines.llama_cpp import hybrids
+from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.decoders import STYLES, decoder
+from brim.engines.llama_cpp.gemma3n import gemma3n
+from brim.engines.llama_cpp.hparams import Wanting
+from brim.engines.llama_cpp.latent import deepseek2
+from brim.engines.llama_cpp.tensor import T
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BUILDERS: "dict[str, Callable[[Builder], T]]" = {
+    "mamba": hybrids.mamba_only,
+    "mamba2": hybrids.mamba_only,
+    "jamba": hybrids.jamba,
+    "lfm2": hybrids.lfm2,
+    "lfm2moe": hybrids.lfm2,
+    "qwen3next": hybrids.qwen3next,
+    "qwen35": hybrids.qwen3next,
+    "qwen35moe": hybrids.qwen3next,
+    "falcon-h1": hybrids.falcon_h1,
+    "granitehybrid": hybrids.granite_hybrid,
+    "nemotron_h": hybrids.nemotron_h,
+    "nemotron_h_moe": hybrids.nemotron_h,
+    "deepseek2": deepseek2,
+    "gemma3n": gemma3n,
+}
+
+_ROWS = "this graph gives the exact bytes of every measured allocation of b11434 (CPU, one and two CUDA devices)"
+# what each architecture's graph was compared with; an architecture that is not here was read from the source only
+CHECKED = {
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "qwen3moe", "phi3", "gemma2", "gemma3", "gemma3n", "gpt-oss", "deepseek2", "mamba", "jamba", "lfm2", "qwen3next"), _ROWS),
+}  # fmt: skip
+
+
+def build(b: Builder) -> T:
+    """Lay out the graph of the builder's model; an architecture without a row is a `Wanting`."""
+    arch = b.hp.arch
+    style = STYLES.get(arch)
+    if style is not None:
+        return decoder(b, style)
+    builder = _BUILDERS.get(arch)
+    if builder is None:
+        raise Wanting(f"the compute graph of architecture {arch!r} is not modelled yet")
+    return builder(b)

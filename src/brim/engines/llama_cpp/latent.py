@@ -1,0 +1,85 @@
+"""Decoders with latent attention (MLA), absorbed or expanded by the file's tensors: deepseek2 and its relatives.
+
+Source: src/models/deepseek2.cpp, llama.cpp b11434.
+"""
+
+from brim.engines.llama_cpp import tensor as g
+from brim.engines.llama_cpp.blocks import SOFTMAX, Builder
+from brim.engines.llama_cpp.feedforward import dense, experts, shared
+from brim.engines.llama_cpp.tensor import T
+
+
+def _queries(b: Builder, il: int, cur: T, head: int) -> T:
+    """Full-rank or low-rank queries as {head width, heads, tokens}."""
+    if b.layer(il, "attn_q.weight") is not None:
+        q = g.mul_mat(b.need(il, "attn_q.weight"), cur)
+    else:
+        q = b.normed(g.mul_mat(b.need(il, "attn_q_a.weight"), cur), il, "attn_q_a_norm")
+        q = g.mul_mat(b.need(il, "attn_q_b.weight"), q)
+    return g.reshape(q, head, b.hp.heads[il], b.tokens)
+
+
+def _latent_attention(b: Builder, il: int, cur: T, temperature: "T | None") -> T:
+    hp, tokens = b.hp, b.tokens
+    heads = hp.heads[il]
+    head_k, head_v = hp.mla or (hp.key, hp.value)
+    rope_dim, rank = hp.rot, int(hp.get("attention.kv_lora_rank", 0))
+    nope = head_k - rope_dim
+    q = _queries(b, il, cur, head_k)
+    joint = g.mul_mat(b.need(il, "attn_kv_a_mqa.weight"), cur)
+    row = 4 * (rank + rope_dim)
+    latent = g.view(joint, (rank, tokens), (row,))
+    k_pe = g.rope(g.view(joint, (rope_dim, 1, tokens), (row, row), 4 * rank), b.positions)
+    latent = b.normed(latent, il, "attn_kv_a_norm")
+    if hp.mla:
+        nb = g.strides(q)
+        q_nope = g.view(q, (nope, heads, tokens), nb[1:3])
+        q_pe = g.rope(g.view(q, (rope_dim, heads, tokens), nb[1:3], 4 * nope), b.positions)
+        absorbed = g.permute(g.mul_mat(b.need(il, "attn_k_b.weight"), g.permute(q_nope, 0, 2, 1, 3)), 0, 2, 1, 3)
+        queries = g.concat(absorbed, q_pe, 0)
+        latent = g.reshape(latent, rank, 1, tokens)
+        keys = g.concat(latent, k_pe, 0)
+        if temperature is not None:
+            queries = g.mul(queries, temperature)
+        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank)
+    kv = g.mul_mat(b.need(il, "attn_kv_b.weight"), latent)
+    each = 4 * (nope + head_v)
+    k_nope = g.view(kv, (nope, heads, tokens), (each, each * heads))
+    values = g.cont(g.view(kv, (head_v, heads, tokens), (each, each * heads), 4 * nope))
+    queries = g.rope(q, b.positions)
+    keys = g.concat(k_nope, g.repeat(k_pe, rope_dim, heads, tokens, 1), 0)
+    if temperature is not None:
+        queries = g.mul(queries, temperature)
+    return b.attention(il, queries, keys, values)
+
+
+def deepseek2(b: Builder) -> T:
+    """DeepSeek V2, V3 and relatives: latent attention, leading dense layers, experts with a shared expert."""
+    hp = b.hp
+    cur = b.embed()
+    temperature = g.given("F32", 1, 1, b.tokens) if hp.get("attention.temperature_scale") else None
+    b.attend_to(keys_only=bool(hp.mla))
+    ids = b.output_ids()
+    lead = int(hp.get("leading_dense_block_count", 0))
+    gating = int(hp.get("expert_gating_func", 0)) or _gating(b)
+    for il in b.walk:
+        residual = cur
+        cur = _latent_attention(b, il, b.normed(cur, il, "attn_norm"), temperature)
+        if il == b.last:
+            cur, residual = b.pick(cur, ids), b.pick(residual, ids)
+        joined = g.add(cur, residual)
+        cur = b.normed(joined, il, "ffn_norm")
+        if il < lead:
+            cur = dense(b, cur, il)
+        else:
+            normed = cur
+            cur = experts(b, normed, il, gating=gating, normalise=bool(hp.get("expert_weights_norm", False)))
+            extra = shared(b, normed, il)
+            cur = cur if extra is None else g.add(cur, extra)
+        cur = g.add(cur, joined)
+    return b.finish(cur)
+
+
+def _gating(b: Builder) -> int:
+    """Files from before the key: softmax, but sigmoid for the GLM 4.7 lite shape."""
+    return 2 if b.hp.layers in (47, 48) and b.hp.vocabulary == 154880 else SOFTMAX

@@ -1,0 +1,109 @@
+"""The compute buffers of one context: the reserved graph is built, scheduled and laid out once, and the high-water mark of each device is the answer.
+
+Source: llama.cpp b11434, src/llama-context.cpp `sched_reserve`, `graph_reserve`, `resolve_fused_ops`. The prompt graph decides: it is reserved first and last, and
+the one-token graph is never larger.
+"""
+
+from brim.engines.llama_cpp import caches, graphs
+from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.caches import Memory
+from brim.engines.llama_cpp.context import Context
+from brim.engines.llama_cpp.cuda import Card, flash_kernel
+from brim.engines.llama_cpp.hparams import Hparams
+from brim.engines.llama_cpp.scheduler import Scheduler
+from brim.engines.llama_cpp.walk import walk
+from brim.engines.llama_cpp.weights import HOST, Placement
+
+
+class Reserve:
+    """Bytes by device. `reported` is what the engine's own fit and log of a dry load say where that differs: with pipeline copies it forgets which device a norm is kept on."""
+
+    __slots__ = ("allocated", "reported", "nodes", "splits", "peaks", "flash", "pipeline", "layers")
+
+    def __init__(self) -> None:
+        self.allocated: dict[str, int] = {}
+        self.reported: dict[str, int] = {}
+        self.nodes = 0
+        self.splits = 0
+        self.peaks: dict[str, str] = {}
+        self.flash = True
+        self.pipeline = False
+        self.layers = 0
+
+
+def _cards(placement: Placement, version: int) -> "tuple[Card, ...]":
+    return tuple(Card(device.id, device.compute_capability, version) for device in placement.gpus)
+
+
+def _lay_out(
+    hp: Hparams, context: Context, memory: Memory, placement: Placement, *, pins: bool, pipeline: bool, layers: "tuple[int, ...]"
+) -> "tuple[Scheduler, Builder, tuple[int, ...], int]":
+    b = Builder(hp, context, memory, placement, layers, tokens=context.tokens, sequences=context.sequences, outputs=context.outputs)
+    b.pinning = b.pinning and pins
+    graphs.build(b)
+    scheduler = Scheduler(_cards(placement, context.version), op_offload=context.op_offload, pipeline=pipeline)
+    sizes, splits = scheduler.measure(b.graph)
+    return scheduler, b, sizes, splits
+
+
+def flash_stays_on(hp: Hparams, context: Context, memory: Memory, placement: Placement) -> bool:
+    """Whether `--flash-attn auto` keeps flash attention: each layer's kernel must land on the layer's device (`resolve_fused_ops`, one token a sequence)."""
+    if not placement.gpus or memory.base is None:
+        return True
+    layers = walk(hp, placement)
+    b = Builder(hp, context, memory, placement, layers, tokens=context.sequences, sequences=context.sequences, outputs=context.sequences)
+    graphs.build(b)
+    cards = _cards(placement, context.version)
+    names = [card.id for card in cards] + [HOST]
+    Scheduler(cards, op_offload=context.op_offload, pipeline=False).assign(b.graph)
+    for node in b.graph.nodes:
+        if node.op == "FLASH_ATTN_EXT":
+            if node.backend < len(cards) and flash_kernel(cards[node.backend], node) == "none":
+                return False
+            if names[node.backend] != node.home:
+                return False
+    return True
+
+
+def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement, *, whole: bool = False) -> Reserve:
+    """Lay out the prompt graph. `whole` walks every layer instead of a few of each run."""
+    made = Reserve()
+    many = len(placement.gpus) > 1
+    made.pipeline = many and placement.full and context.kv_offload and not placement.overridden and placement.split == "layer"
+    layers = tuple(range(hp.layers)) if whole or many else walk(hp, placement)
+    made.layers = len(layers)
+    scheduler, b, sizes, splits = _lay_out(hp, context, memory, placement, pins=True, pipeline=made.pipeline, layers=layers)
+    made.nodes, made.splits, made.flash = len(b.graph.nodes), splits, context.flash
+    names = [device.id for device in placement.gpus] + [HOST]
+    made.allocated = dict(zip(names, sizes, strict=True))
+    made.peaks = dict(zip(names, scheduler.peaks, strict=True))
+    made.reported = made.allocated
+    if made.pipeline:
+        _, _, sizes, _ = _lay_out(hp, context, memory, placement, pins=False, pipeline=True, layers=layers)
+        made.reported = dict(zip(names, sizes, strict=True))
+    return made
+
+
+_RECENT: "dict[tuple[object, ...], tuple[Hparams, Reserve]]" = {}
+_REMEMBERED = 256
+
+
+def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Memory, Reserve]":
+    """`reserve`, with the last answers kept: weights and cache sizes may change while the graph does not. Settles `--flash-attn auto` first."""
+    memory = caches.remember(hp, context)
+    if context.auto_flash and context.flash and placement.gpus and not flash_stays_on(hp, context, memory, placement):
+        context.flash = False
+        memory = caches.remember(hp, context)
+    key = (
+        id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.cells, context.streams, context.window_cells, context.total_cells,
+        context.kv_offload, context.op_offload, context.rollback, context.version, tuple(placement.layers), placement.output, placement.full, placement.key,
+        tuple((device.id, device.compute_capability) for device in placement.gpus),
+    )  # fmt: skip
+    found = _RECENT.get(key)
+    if found is not None and found[0] is hp:
+        return memory, found[1]
+    made = reserve(hp, context, memory, placement)
+    if len(_RECENT) >= _REMEMBERED:
+        _RECENT.pop(next(iter(_RECENT)))
+    _RECENT[key] = (hp, made)
+    return memory, made

@@ -1,0 +1,158 @@
+"""On which device each weight lands, and how many bytes it takes there; it lays out nothing else.
+
+Source: llama.cpp b11434, src/llama-model.cpp `load_tensors`, src/llama-model-loader.cpp `create_tensor`, src/llama-arch.cpp `LLM_TENSOR_INFOS`,
+ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
+"""
+
+import bisect
+import re
+
+from brim.engines.llama_cpp.hparams import Hparams
+from brim.facts.device import DeviceSpec
+from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes, ggml_tensor_bytes
+from brim.facts.workload import LlamaWorkload
+
+HOST = "cpu"
+_EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+_ON_HOST = ("token_embd.weight", "position_embd.weight", "token_types.weight", "per_layer_token_embd.weight")
+_WITH_LAYERS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+_ON_FIRST = ("token_embd_norm.weight", "token_embd_norm.bias", "per_layer_model_proj.weight", "per_layer_proj_norm.weight")
+_NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
+
+
+class Placement:
+    """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes by device."""
+
+    __slots__ = ("layers", "output", "tensors", "held", "gpus", "full", "overridden", "split", "key")
+
+    def __init__(self) -> None:
+        self.layers: list[str] = []
+        self.output = HOST
+        self.tensors: dict[str, tuple[str, ...]] = {}
+        self.held: dict[str, int] = {}
+        self.gpus: tuple[DeviceSpec, ...] = ()
+        self.full = False
+        self.overridden = False
+        self.split = "layer"
+        self.key: tuple[object, ...] = ()
+
+
+def stored_bytes(dtype: str, dims: "tuple[int, ...]", device: str) -> int:
+    """Bytes of a tensor in a buffer: padded to 128 on an accelerator, with one partial row where a quantised row is no multiple of 512; to 32 on the host."""
+    size = ggml_tensor_bytes(dtype, dims)
+    if device == HOST:
+        return -(-size // 32) * 32
+    if device.startswith(("cuda", "rocm", "musa")) and GGML_BLOCKS[dtype][0] > 1 and dims[0] % 512:
+        size += ggml_row_bytes(dtype, 512 - dims[0] % 512)
+    return -(-size // 128) * 128
+
+
+def accelerators(workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]") -> "tuple[DeviceSpec, ...]":
+    """The devices that the engine will use, in its order; one of them with `--split-mode none`."""
+    gpus = tuple(device for device in devices if device.backend not in ("cpu", "host"))
+    if workload.split_mode == "none" and gpus:
+        chosen = workload.main_gpu or 0
+        return gpus[chosen : chosen + 1] or gpus[:1]
+    return gpus
+
+
+def _layer_device(gpus: "tuple[DeviceSpec, ...]", workload: LlamaWorkload, blocks: int) -> "list[str]":
+    """The device of each block and, last, of the output layer (`get_layer_buft_list`)."""
+    asked = workload.gpu_layers
+    count = blocks + 1 if asked is None or asked < 0 else asked
+    start, active = max(blocks + 1 - count, 0), min(count, blocks + 1) if gpus else 0
+    shares = [float(share) for share in workload.tensor_split[: len(gpus)]]
+    shares += [0.0] * (len(gpus) - len(shares))
+    if not any(shares):
+        shares = [float(device.free_bytes) for device in gpus]
+    points: list[float] = []
+    for share in shares:
+        points.append((points[-1] if points else 0.0) + share)
+    points = [point / points[-1] for point in points] if points and points[-1] else points
+    placed = []
+    for il in range(blocks + 1):
+        if il < start or il - start >= active:
+            placed.append(HOST)
+        else:
+            placed.append(gpus[min(bisect.bisect_right(points, (il - start) / active), len(gpus) - 1)].id)
+    return placed
+
+
+def _unsupported(hp: Hparams, name: str, dims: "tuple[int, ...]", dtype: str) -> bool:
+    """Weights that CUDA cannot use where they are needed, so that they stay on the host (`weight_buft_supported`)."""
+    if name.endswith("ssm_conv1d.weight"):
+        return dims[1] % 128 != 0
+    if name.endswith("ssm_a") and hp.arch not in ("qwen3next", "qwen35", "qwen35moe", "kimi-linear"):
+        state, inner = int(hp.get("ssm.state_size", 0)), int(hp.get("ssm.inner_size", 0))
+        if dims[0] == 1:
+            return state not in (96, 128, 256) or (inner // dims[1]) % 16 != 0
+        return state != 16 or dims[1] % 128 != 0
+    return dtype in _NO_MUL_MAT
+
+
+def _overrides(workload: LlamaWorkload) -> "list[tuple[re.Pattern[str], str]]":
+    """`-ot` patterns in order, then the experts of `--n-cpu-moe`."""
+    patterns = []
+    for pattern, where in workload.override_tensors:
+        patterns.append((re.compile(pattern), where))
+    count = workload.cpu_experts or 0
+    if count >= 1 << 20:
+        patterns.append((re.compile(_EXPERTS), HOST))
+    elif count:
+        patterns.append((re.compile(rf"blk\.({'|'.join(str(il) for il in range(count))}){_EXPERTS}"), HOST))
+    return patterns
+
+
+def _buffer_device(where: str, gpus: "tuple[DeviceSpec, ...]") -> str:
+    """The device that a buffer type names (`CPU`, `CUDA0`, `CUDA_Host`)."""
+    lowered = where.lower()
+    for device in gpus:
+        if lowered in (device.id, device.id.replace(":", "")):
+            return device.id
+    return HOST
+
+
+def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool = False) -> Placement:
+    """Put every tensor of the file on its device. Blocks of next-token heads are skipped unless they are asked for."""
+    made = Placement()
+    gpus = made.gpus = accelerators(workload, devices)
+    placed = _layer_device(gpus, workload, hp.blocks)
+    made.layers, made.output = placed[:-1], placed[-1]
+    asked = workload.gpu_layers
+    made.full = bool(gpus) and (asked is None or asked < 0 or asked > hp.blocks)
+    patterns = _overrides(workload) if gpus else []
+    made.overridden = bool(patterns)
+    made.split = workload.split_mode or "layer"
+    made.key = (workload.override_tensors, workload.cpu_experts, made.split, load_mtp)
+    with_layers = tuple(dict.fromkeys(made.layers[: hp.layers]))
+    for name, (dims, dtype) in hp.tensors.items():
+        homes = _homes(hp, made, name, with_layers, load_mtp=load_mtp)
+        for pattern, where in patterns:
+            if homes and pattern.search(name):
+                homes = (_buffer_device(where, gpus),)
+                break
+        else:
+            if homes and homes[0] != HOST and _unsupported(hp, name, dims, dtype):
+                homes = (HOST,)
+        made.tensors[name] = homes
+        for home in homes:
+            made.held[home] = made.held.get(home, 0) + stored_bytes(dtype, dims, home)
+    return made
+
+
+def _homes(hp: Hparams, made: Placement, name: str, with_layers: "tuple[str, ...]", *, load_mtp: bool) -> "tuple[str, ...]":
+    """The devices that hold a tensor before overrides."""
+    if name.startswith("blk."):
+        il = int(name[4 : name.index(".", 4)])
+        if il >= hp.blocks or (il >= hp.layers and not load_mtp):
+            return ()
+        return (made.layers[il],)
+    if name in _ON_HOST:
+        tied = name == "token_embd.weight" and "output.weight" not in hp.tensors and hp.causal
+        # gemma 3n and 4 create the output copy before the embedding, so that both exist even on one device
+        return (HOST, made.output) if tied and (made.output != HOST or hp.arch in ("gemma3n", "gemma4")) else (HOST,)
+    if name in _WITH_LAYERS:
+        return with_layers
+    if name in _ON_FIRST and not (name.startswith("token_embd_norm") and hp.arch in ("lfm2", "lfm2moe")):
+        return (made.layers[0],)
+    return (made.output,)
