@@ -40,8 +40,7 @@ class Arena:
         block[1] -= size
         if not block[1]:
             del blocks[best]
-        if offset + size > self.high:
-            self.high = offset + size
+        self.high = max(self.high, offset + size)
         return offset
 
     def give(self, offset: int, size: int) -> None:
@@ -72,7 +71,7 @@ class Arena:
 class Replay:
     """One walk of the allocator over a scheduled graph. `size_of(tensor, buffer)` is the backend's `get_alloc_size`, unaligned."""
 
-    __slots__ = ("arenas", "size_of", "live", "highest")
+    __slots__ = ("arenas", "highest", "live", "size_of")
 
     def __init__(self, alignments: "tuple[int, ...]", size_of: "Callable[[T, int], int]") -> None:
         self.arenas = tuple(Arena(alignment) for alignment in alignments)

@@ -10,6 +10,7 @@ from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
 from brim.engines.llama_cpp.tensor import STATE, WEIGHTS, Graph, T
 from brim.engines.llama_cpp.weights import HOST, Placement
+from brim.facts.dtypes import GGML_BLOCKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SOFTMAX, SIGMOID, SOFTMAX_WEIGHT = 1, 2, 3
 class AttentionInput:
     """The inputs of one attention cache: row indices, mask and rotation matrices."""
 
-    __slots__ = ("k_ids", "v_ids", "mask", "rot_k", "rot_v", "cache")
+    __slots__ = ("cache", "k_ids", "mask", "rot_k", "rot_v", "v_ids")
 
     def __init__(self, cache: Cache, k_ids: T, v_ids: T | None, mask: T) -> None:
         self.cache = cache
@@ -112,7 +113,7 @@ class Builder:
 
     # ---- inputs
 
-    def embed(self, scaled_rows: bool = False) -> T:
+    def embed(self, *, scaled_rows: bool = False) -> T:
         """Token rows, embedding rows and (from b11434) a mix of both, all built whatever the batch holds (`build_inp_embd`)."""
         hp = self.hp
         table = self.weight("token_embd.weight")
@@ -388,5 +389,5 @@ class Builder:
 
 def _row(dtype: str, count: int) -> int:
     """`ggml_row_size` without the whole-block check (views may cut a block only where the engine does)."""
-    block, size = g.GGML_BLOCKS[dtype]
+    block, size = GGML_BLOCKS[dtype]
     return count * size // block

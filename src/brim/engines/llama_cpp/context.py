@@ -22,8 +22,29 @@ class Context:
     """The engine's own numbers for one workload (cparams). Tokens and cells; `tokens` is the width of the reserved graph."""
 
     __slots__ = (
-        "cells", "streams", "sequences", "unified", "batch", "ubatch", "tokens", "outputs", "flash", "type_k", "type_v", "swa_full", "kv_offload", "op_offload", "embeddings",
-        "rollback", "load_mtp", "version", "program", "window_cells", "auto_flash", "sequence_tokens", "total_cells",
+        "auto_flash",
+        "batch",
+        "cells",
+        "embeddings",
+        "flash",
+        "kv_offload",
+        "load_mtp",
+        "op_offload",
+        "outputs",
+        "program",
+        "rollback",
+        "sequence_tokens",
+        "sequences",
+        "streams",
+        "swa_full",
+        "tokens",
+        "total_cells",
+        "type_k",
+        "type_v",
+        "ubatch",
+        "unified",
+        "version",
+        "window_cells",
     )  # fmt: skip
 
     def __init__(self, workload: LlamaWorkload, hp: Hparams, version: int) -> None:

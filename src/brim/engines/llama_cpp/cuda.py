@@ -9,6 +9,10 @@ from brim.engines.llama_cpp.context import F16_COPY
 from brim.engines.llama_cpp.tensor import T, is_contiguous, is_contiguous_rows, nbytes
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _FLASH_TYPES = frozenset(("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"))
 _EQUAL_HEADS = frozenset((40, 64, 72, 80, 96, 112, 128, 256))
 _NO_MATRIX = frozenset(("TQ1_0", "TQ2_0", "Q8_1", "I8", "I16", "I32", "I64", "F64"))
@@ -21,7 +25,7 @@ _FLOATS = frozenset(("F32", "F16", "BF16"))
 class Card:
     """One CUDA device. `capability` is compute capability × 100; `build` the engine's."""
 
-    __slots__ = ("id", "capability", "build")
+    __slots__ = ("build", "capability", "id")
 
     def __init__(self, device: str, capability: int, build: int) -> None:
         self.id = device
@@ -32,7 +36,7 @@ class Card:
         """`ggml_backend_cuda_device_supports_op`, operands on another card included."""
         for operand in t.src:
             home = operand.place  # a view has no buffer of its own yet, so the engine does not see where it lies
-            if home is not None and home != "cpu" and home != self.id:
+            if home is not None and home not in ("cpu", self.id):
                 return False
         check = _CHECKS.get(t.op)
         return True if check is None else check(self, t)
@@ -78,9 +82,9 @@ def flash_kernel(card: Card, t: T) -> str:
     vector = width <= 256 and width % 64 == 0 and width != 192 and k.ne[1] % 256 == 0
     plain = GGML_BLOCKS[k.type][0] == 1 and GGML_BLOCKS[v.type][0] == 1
     if card.capability >= 750 and width not in (40, 72):
-        return _turing_kernel(card, vector, plain, grouped, columns, ratio, width, k.ne[1], q.ne[3])
+        return _turing_kernel(card, t, vector=vector, plain=plain, grouped=grouped)
     if card.capability >= 700 and width not in (40, 72):
-        return _volta_kernel(vector, columns, ratio, width)
+        return _volta_kernel(columns, ratio, width, vector=vector)
     if vector and ((plain and columns == 1 and not grouped) or (not plain and columns <= 2)):
         return "vector"
     return "tile"
@@ -98,7 +102,9 @@ def _head_supported(key: int, value: int, ratio: int, *, grouped: bool) -> bool:
     return key == 576 and value == 512 and grouped
 
 
-def _turing_kernel(card: Card, vector: bool, plain: bool, grouped: bool, columns: int, ratio: int, width: int, cells: int, streams: int) -> str:
+def _turing_kernel(card: Card, t: T, *, vector: bool, plain: bool, grouped: bool) -> str:
+    q, k = t.src[0], t.src[1]
+    width, columns, streams, cells, ratio = q.ne[0], q.ne[1], q.ne[3], k.ne[1], q.ne[2] // k.ne[2]
     if vector:
         ada = card.capability >= 890
         if plain:
@@ -111,7 +117,7 @@ def _turing_kernel(card: Card, vector: bool, plain: bool, grouped: bool, columns
     return "mma"
 
 
-def _volta_kernel(vector: bool, columns: int, ratio: int, width: int) -> str:
+def _volta_kernel(columns: int, ratio: int, width: int, *, vector: bool) -> str:
     most, effective = (32 if width == 320 else 16 if width in (576, 192) else 8), 1
     while ratio % (2 * effective) == 0 and effective < most:
         effective *= 2
@@ -154,7 +160,7 @@ def _scan(_card: Card, t: T) -> bool:
     return state.ne[0] == 16 and state.ne[1] == 1 and state.ne[2] % 128 == 0 and b.ne[1] == 1
 
 
-_CHECKS = {
+_CHECKS: "dict[str, Callable[[Card, T], bool]]" = {
     "UNARY": lambda _card, t: is_contiguous(t.src[0]),
     "GLU": lambda _card, t: is_contiguous(t.src[0], 1),
     "MUL_MAT": _mul_mat,

@@ -157,5 +157,4 @@ def _end(b: Builder, style: Style, cur: T, ids: T) -> T:
     if style.tail == "hidden":
         cur.output = True
         cur = b.pick(cur, ids)
-    end = b.finish(cur, head=head, kind=style.norm)
-    return end
+    return b.finish(cur, head=head, kind=style.norm)

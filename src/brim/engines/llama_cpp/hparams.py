@@ -65,8 +65,37 @@ class Hparams:
     """The engine's hyper-parameters of one checkpoint. Lists have one entry a block, trailing nextn blocks included; `layers` counts the executed ones."""
 
     __slots__ = (
-        "arch", "meta", "tensors", "blocks", "layers", "nextn", "width", "heads", "kv_heads", "ff", "key", "value", "key_window", "value_window", "rot", "vocabulary",
-        "experts", "experts_used", "window_kind", "window", "windowed", "recurrent", "cached", "mla", "causal", "context_trained", "rows_r", "rows_s", "positions", "mixed", "rollback",
+        "arch",
+        "blocks",
+        "cached",
+        "causal",
+        "context_trained",
+        "experts",
+        "experts_used",
+        "ff",
+        "heads",
+        "key",
+        "key_window",
+        "kv_heads",
+        "layers",
+        "meta",
+        "mixed",
+        "mla",
+        "nextn",
+        "positions",
+        "recurrent",
+        "rollback",
+        "rot",
+        "rows_r",
+        "rows_s",
+        "tensors",
+        "value",
+        "value_window",
+        "vocabulary",
+        "width",
+        "window",
+        "window_kind",
+        "windowed",
     )  # fmt: skip
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -157,13 +186,13 @@ class Hparams:
             raise Wanting(f"the header lacks {self.arch}.attention.sliding_window")
         self.window_kind = "sliding" if kind == "only" else kind
         self.window = int(given if given is not None else default)  # type: ignore[arg-type]
-        self.windowed = self._pattern(period, first)
+        self.windowed = self._pattern(period, dense_first=first)
 
-    def _pattern(self, period: int, dense_first: bool) -> list[bool]:
+    def _pattern(self, period: int, *, dense_first: bool) -> list[bool]:
         """One flag a block: from the header's array, else every `period`-th layer is full."""
         stated = self.get("attention.sliding_window_pattern")
         if isinstance(stated, (list, tuple)):
-            return [bool(flag) for flag in self.per_layer("attention.sliding_window_pattern", False)]
+            return [bool(flag) for flag in self.per_layer("attention.sliding_window_pattern", 0)]
         if not period and stated is None:
             raise Wanting(f"the header lacks {self.arch}.attention.sliding_window_pattern")
         period = int(stated) if stated is not None else period

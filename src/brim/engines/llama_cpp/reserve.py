@@ -18,7 +18,7 @@ from brim.engines.llama_cpp.weights import HOST, Placement
 class Reserve:
     """Bytes by device. `reported` is what the engine's own fit and log of a dry load say where that differs: with pipeline copies it forgets which device a norm is kept on."""
 
-    __slots__ = ("allocated", "reported", "nodes", "splits", "peaks", "flash", "pipeline", "layers")
+    __slots__ = ("allocated", "flash", "layers", "nodes", "peaks", "pipeline", "reported", "splits")
 
     def __init__(self) -> None:
         self.allocated: dict[str, int] = {}

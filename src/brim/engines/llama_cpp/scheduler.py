@@ -17,7 +17,7 @@ _MOST_OPERANDS = 10  # GGML_MAX_SRC
 class Split:
     """A run of nodes on one backend, and the tensors that are copied to it first."""
 
-    __slots__ = ("backend", "nodes", "inputs")
+    __slots__ = ("backend", "inputs", "nodes")
 
     def __init__(self, backend: int) -> None:
         self.backend = backend

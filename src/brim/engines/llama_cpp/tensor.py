@@ -26,8 +26,29 @@ class T:
     """
 
     __slots__ = (
-        "op", "type", "ne", "nb", "src", "view", "offset", "input", "output", "place", "usage", "detail", "seen", "uses",
-        "backend", "children", "views", "owned", "buffer", "address", "size", "copies", "home",
+        "address",
+        "backend",
+        "buffer",
+        "children",
+        "copies",
+        "detail",
+        "home",
+        "input",
+        "nb",
+        "ne",
+        "offset",
+        "op",
+        "output",
+        "owned",
+        "place",
+        "seen",
+        "size",
+        "src",
+        "type",
+        "usage",
+        "uses",
+        "view",
+        "views",
     )  # fmt: skip
 
     def __init__(
@@ -331,7 +352,7 @@ def pad(a: T, *more: int) -> T:
 class Graph:
     """A compute graph in ggml's order: `expand` visits operands left to right and appends what is new (`ggml_visit_parents_graph`)."""
 
-    __slots__ = ("nodes", "leafs")
+    __slots__ = ("leafs", "nodes")
 
     def __init__(self) -> None:
         self.nodes: list[T] = []

@@ -23,7 +23,7 @@ _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 class Placement:
     """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes by device."""
 
-    __slots__ = ("layers", "output", "tensors", "held", "gpus", "full", "overridden", "split", "key")
+    __slots__ = ("full", "gpus", "held", "key", "layers", "output", "overridden", "split", "tensors")
 
     def __init__(self) -> None:
         self.layers: list[str] = []
