@@ -102,6 +102,8 @@ class Hparams:
         self.meta = checkpoint.metadata
         self.arch = str(self.meta.get("general.architecture", checkpoint.architecture))
         self.tensors = {tensor.name: (tensor.dims, tensor.dtype) for tensor in checkpoint.tensors}
+        if not self.tensors:
+            raise Wanting("the file lists no tensors")
         if self.arch in _UNMODELLED:
             raise Wanting(f"the memory of architecture {self.arch!r} is not modelled yet")
         self.context_trained = self.need("context_length")
@@ -146,6 +148,8 @@ class Hparams:
         self.kv_heads = [int(n) for n in self.per_layer("attention.head_count_kv", self.heads)]
         self.ff = [int(n) for n in self.per_layer("feed_forward_length", 0)]
         first = self.heads[0]
+        if not first and self.arch not in RECURRENT and self.arch not in HYBRID:
+            raise Wanting(f"the header lacks {self.arch}.attention.head_count")
         natural = self.width // first if first else 0
         self.key = int(self.get("attention.key_length", natural)) if first else 0
         self.value = int(self.get("attention.value_length", natural)) if first else 0

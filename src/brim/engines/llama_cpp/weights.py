@@ -4,13 +4,16 @@ Source: llama.cpp b11434, src/llama-model.cpp `load_tensors`, src/llama-model-lo
 ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
 """
 
-import bisect
-import re
+from bisect import bisect_right
 
 from brim.engines.llama_cpp.hparams import Hparams
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes, ggml_tensor_bytes
 from brim.facts.workload import LlamaWorkload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
 
 HOST = "cpu"
 _EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
@@ -74,7 +77,7 @@ def _layer_device(gpus: "tuple[DeviceSpec, ...]", workload: LlamaWorkload, block
         if il < start or il - start >= active:
             placed.append(HOST)
         else:
-            placed.append(gpus[min(bisect.bisect_right(points, (il - start) / active), len(gpus) - 1)].id)
+            placed.append(gpus[min(bisect_right(points, (il - start) / active), len(gpus) - 1)].id)
     return placed
 
 
@@ -92,6 +95,10 @@ def _unsupported(hp: Hparams, name: str, dims: "tuple[int, ...]", dtype: str) ->
 
 def _overrides(workload: LlamaWorkload) -> "list[tuple[re.Pattern[str], str]]":
     """`-ot` patterns in order, then the experts of `--n-cpu-moe`."""
+    if not workload.override_tensors and not workload.cpu_experts:
+        return []
+    import re
+
     patterns = []
     for pattern, where in workload.override_tensors:
         patterns.append((re.compile(pattern), where))
