@@ -100,7 +100,7 @@ class Hparams:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.meta = checkpoint.metadata
-        self.arch = str(self.meta.get("general.architecture", checkpoint.architecture))
+        self.arch = str(checkpoint.architecture or self.meta.get("general.architecture", ""))
         self.tensors = {tensor.name: (tensor.dims, tensor.dtype) for tensor in checkpoint.tensors}
         if not self.tensors:
             raise Wanting("the file lists no tensors")
