@@ -14,6 +14,10 @@ JOIN = {"launch", "governor", "api", "checkpoint"}
 SPINE |= {"shapes", "preflight"}
 JOIN |= {"training"}
 TOP = {"cli", "integrations"}
+# evidence, claims and profiles
+SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend"}
+EDGES |= {"stores"}
+JOIN |= {"card_report", "dossier", "learning", "verbs"}
 
 _BASE = GROUND | STOREY_1
 # room → rooms of ours that it may import (itself is always allowed)
@@ -52,6 +56,18 @@ ALLOWED: dict[str, set[str]] = {
     "cli": _BASE | SPINE | {"api", "__init__"},
     "integrations": {"__init__"},
 }
+# evidence, claims and profiles
+ALLOWED |= {
+    "calibration": _BASE | {"engines", "trend"},
+    "evidence": _BASE | {"coverage", "trend"},
+    **dict.fromkeys(("claims", "coverage", "profile", "quality", "runtime_report", "trend", "stores"), _BASE),
+    "card_report": _BASE | SPINE | EDGES,
+    "dossier": _BASE | SPINE | EDGES | {"card_report"},
+    "learning": _BASE | SPINE | EDGES,
+    "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
+}
+ALLOWED["api"] |= {"learning"}
+ALLOWED["cli"] |= {"card_report", "verbs"}
 # Modules through which a pure room would reach the outside world: files, processes, the network, a clock, chance, the environment.
 IMPURE = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "random", "signal", "threading", "sqlite3", "shutil", "tempfile", "urllib", "mmap"}
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec"}

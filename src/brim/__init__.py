@@ -10,15 +10,28 @@ _HOMES = {
     "Probed": "brim.api",
     "Span": "brim.units",
     "TrainWorkload": "brim.facts.training",
+    "calibrations": "brim.verbs",
+    "claims_of": "brim.verbs",
+    "evidence_of": "brim.verbs",
     "fit": "brim.api",
-    "inspect": "brim.api",
     "fit_training": "brim.api",
+    "forget_calibration": "brim.verbs",
+    "governor_report": "brim.card_report",
+    "import_calibration": "brim.verbs",
+    "inspect": "brim.api",
     "limits": "brim.facts.settings",
+    "load_profile": "brim.card_report",
+    "plain": "brim.values",
     "preflight": "brim.api",
     "probe": "brim.api",
+    "profiles": "brim.card_report",
+    "prune_runs": "brim.verbs",
+    "quality_gate": "brim.verbs",
+    "quality_of": "brim.verbs",
     "read": "brim.api",
     "report": "brim.api",
     "run": "brim.api",
+    "runs": "brim.verbs",
     "shape_file": "brim.api",
     "verify": "brim.api",
 }
@@ -29,19 +42,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brim.api import Probed as Probed
     from brim.api import fit as fit
+    from brim.api import fit_training as fit_training
     from brim.api import inspect as inspect
+    from brim.api import preflight as preflight
     from brim.api import probe as probe
     from brim.api import read as read
     from brim.api import report as report
     from brim.api import run as run
     from brim.api import shape_file as shape_file
     from brim.api import verify as verify
+    from brim.card_report import governor_report as governor_report
+    from brim.card_report import load_profile as load_profile
+    from brim.card_report import profiles as profiles
     from brim.errors import BrimError as BrimError
     from brim.facts.settings import limits as limits
+    from brim.facts.training import TrainWorkload as TrainWorkload
     from brim.facts.workload import LlamaWorkload as LlamaWorkload
     from brim.prediction import Prediction as Prediction
     from brim.units import Span as Span
     from brim.values import Missing as Missing
+    from brim.values import plain as plain
+    from brim.verbs import calibrations as calibrations
+    from brim.verbs import claims_of as claims_of
+    from brim.verbs import evidence_of as evidence_of
+    from brim.verbs import forget_calibration as forget_calibration
+    from brim.verbs import import_calibration as import_calibration
+    from brim.verbs import prune_runs as prune_runs
+    from brim.verbs import quality_gate as quality_gate
+    from brim.verbs import quality_of as quality_of
+    from brim.verbs import runs as runs
 
 
 def __getattr__(name: str) -> object:

@@ -7,6 +7,7 @@ from brim.checkpoint import open_checkpoint
 from brim.engines.llama_cpp import NEWEST_BUILD, price
 from brim.facts.device import Device, Memory
 from brim.facts.workload import LlamaWorkload
+from brim.learning import calibrator, remember
 from brim.prediction import Prediction, predict
 from brim.probes.host import HostProbe
 from brim.values import Record
@@ -93,10 +94,13 @@ def fit(
         probed = probe(reserve=reserve, environ=environ)
         devices, caveats = probed.devices, probed.warnings
 
-    def at(ctx: int | None) -> "Any":
+    def bare(ctx: int | None) -> "Any":
         return price(checkpoint, asked if ctx is None else asked.replace(ctx=ctx), (), version=version)
 
-    return predict(checkpoint, at, tuple(devices), caveats)
+    learnt = calibrator(devices, checkpoint.architecture, environ)
+    if learnt is None:
+        return predict(checkpoint, bare, tuple(devices), caveats)
+    return predict(checkpoint, lambda ctx: learnt(bare(ctx)), tuple(devices), caveats).replace(bare=bare(None))
 
 
 def _seen(reserve: float | None, environ: "Mapping[str, str] | None") -> "tuple[tuple[Device, ...], tuple[str, ...]]":
@@ -160,7 +164,10 @@ def run(
     """Gate, launch and govern one command; see `launch.run`."""
     from brim.launch import run as launch
 
-    return launch(command, limits, run_dir=run_dir or default_run_dir(), prediction=prediction, force=force, environ=environ, clock=clock)
+    result = launch(command, limits, run_dir=run_dir or default_run_dir(), prediction=prediction, force=force, environ=environ, clock=clock)
+    if prediction is not None:
+        remember(prediction, result.report)
+    return result
 
 
 def state_dir() -> str:

@@ -25,6 +25,7 @@ class Prediction(Record):
     max_ctx_is_trained: bool
     suggestions: tuple[str, ...]
     caveats: tuple[str, ...]
+    bare: "Plan | None" = None  # the plan before this machine's calibration, where that changed it
 
     @property
     def verdict(self) -> str:

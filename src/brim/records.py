@@ -25,6 +25,8 @@ KINDS: "dict[str, tuple[str, ...]]" = {
     "intent": ("kind", "reason"),
     "outcome": ("kind", "outcome"),
     "child_end": ("exit_code", "by"),
+    "packed": ("first", "last", "count", "digest"),
+    "thinned": ("first", "last", "count", "digest"),
     "end": ("exit_code", "by"),
 }
 

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 
 from brim.errors import BrokenJournal, Unreadable
+from brim.journal import blocks, packing, proof
 from brim.records import GENESIS, JOURNAL_VERSION, canonical, check, link
 
 TYPE_CHECKING = False
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from brim.seams import Clock
 
 APPLICATION_ID = 0x6272696D  # "brim"
-_SCHEMA = (
-    "CREATE TABLE lines (seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL)"
-)
 _COLUMNS = "seq, at_ns, wall_ns, kind, body, hash"
 
 
@@ -33,7 +31,7 @@ class Line:
 
     __slots__ = ("at_ns", "body", "hash", "kind", "seq", "wall_ns")
 
-    def __init__(self, seq: int, at_ns: int, wall_ns: int, kind: str, body: str, digest: bytes) -> None:
+    def __init__(self, seq: int, at_ns: int, wall_ns: int, kind: str, body: str, digest: bytes | None) -> None:
         self.seq, self.at_ns, self.wall_ns, self.kind, self.body, self.hash = seq, at_ns, wall_ns, kind, body, digest
 
 
@@ -56,6 +54,7 @@ class Journal:
             raise Unreadable(f"{path}: already holds a run", hint="Give another --run-dir.")
         self.path = path
         self.head = GENESIS.hex()
+        self._seq, self._previous, self._unpacked = 0, GENESIS, 0
         self._clock = clock
         self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._ready = threading.Event()
@@ -92,77 +91,98 @@ class Journal:
             self._ready.set()
             return
         self._ready.set()
-        seq, previous = 0, GENESIS
+        self._connection = connection
         while (line := self._queue.get()) is not None:
-            digest = link(previous, seq, line.at_ns, line.wall_ns, line.kind, line.body)
             try:
                 connection.execute(f"PRAGMA synchronous={'FULL' if line.durable else 'NORMAL'}")
-                connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?,?,?,?,?,?)", (seq, line.at_ns, line.wall_ns, line.kind, line.body, digest))
+                self._insert(line.at_ns, line.wall_ns, line.kind, line.body)
             except sqlite3.Error as fault:
                 line.fault = fault
-            else:
-                seq, previous = seq + 1, digest
-                self.head = digest.hex()
             line.done.set()
+            if self._unpacked >= 2 * packing.BLOCK_SAMPLES:
+                self._pack(line.at_ns, line.wall_ns)
         with contextlib.suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
+
+    def _insert(self, at_ns: int, wall_ns: int, kind: str, body: str) -> None:
+        """One line into the file; the chain goes on only when it is there."""
+        digest = link(self._previous, self._seq, at_ns, wall_ns, kind, body)
+        self._connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?,?,?,?,?,?)", (self._seq, at_ns, wall_ns, kind, body, digest))
+        self._seq, self._previous, self.head = self._seq + 1, digest, digest.hex()
+        self._unpacked += kind == "sample"
+
+    def _pack(self, at_ns: int, wall_ns: int) -> None:
+        """Pack the older samples, and thin where there are days of them; a disk that refuses leaves everything as it was."""
+        before = self._seq, self._previous, self.head
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+
+            def append(kind: str, body: "Mapping[str, Any]") -> None:
+                self._insert(at_ns, wall_ns, kind, canonical(body))
+
+            packing.pack(self._connection, append)
+            packing.thin(self._connection, append, link, GENESIS)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            self._seq, self._previous, self.head = before
+        self._unpacked -= packing.BLOCK_SAMPLES
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={JOURNAL_VERSION}")
-        connection.execute(_SCHEMA)
+        connection.execute(packing.LINES)
+        connection.execute(packing.BLOCKS)
         return connection
 
 
 def read(path: str) -> "Iterator[Line]":
-    """The lines of a journal in order, without judging them. `Unreadable` where there is none, `BrokenJournal` where SQLite cannot read it."""
-    if not os.path.isfile(path):
-        raise Unreadable(f"{path}: no journal here")
+    """The lines of a journal in order, packed samples put back in their places, without judging them; thinned samples are told by `buckets`.
+
+    `Unreadable` where there is none, `BrokenJournal` where SQLite cannot read it.
+    """
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True)) as connection:
-            yield from (Line(*row) for row in connection.execute(f"SELECT {_COLUMNS} FROM lines ORDER BY seq"))
+        with contextlib.closing(proof.opened(path)) as connection:
+            yield from (Line(*row) for row in proof.merged(connection))
+    except (sqlite3.Error, ValueError) as fault:
+        raise BrokenJournal(f"{path}: cannot be read: {fault}") from None
+
+
+def events(path: str) -> "list[Line]":
+    """Every line that is no sample, in order; a day of samples costs it nothing."""
+    try:
+        with contextlib.closing(proof.opened(path)) as connection:
+            return [Line(*row) for row in connection.execute(f"SELECT {_COLUMNS} FROM lines WHERE kind <> 'sample' ORDER BY seq")]
     except sqlite3.Error as fault:
         raise BrokenJournal(f"{path}: SQLite cannot read it: {fault}") from None
+
+
+def samples(path: str) -> "Iterator[Line]":
+    """The samples in order, packed ones put back; not judged. `BrokenJournal` where they cannot be read."""
+    return (line for line in read(path) if line.kind == "sample")
+
+
+def buckets(path: str) -> "list[dict[str, Any]]":
+    """The buckets of the thinned samples in order (see blocks.py); none in a run of less than two days."""
+    try:
+        with contextlib.closing(proof.opened(path)) as connection:
+            rows = connection.execute("SELECT body FROM blocks WHERE form = ? ORDER BY first", (packing.THIN,)).fetchall()
+        return [bucket for (body,) in rows for bucket in blocks.unpack_thin(body)[1:]]
+    except (sqlite3.Error, ValueError) as fault:
+        raise BrokenJournal(f"{path}: cannot be read: {fault}") from None
 
 
 def verify(path: str, expected_head: str | None, *, finished: bool) -> tuple[int, str]:
-    """Recompute the chain: (number of lines, head). `BrokenJournal` names the first line that is wrong.
+    """Recompute the chain: (number of lines, head). `BrokenJournal` names what does not hold, the first fault first.
 
     `expected_head` is the head that stands in report.json, None where there is no report. A finished run must end with its end record.
     """
-    previous, count, last = GENESIS, 0, ""
-    _check_objects(path)
-    for line in read(path):
-        if (type(line.at_ns), type(line.wall_ns), type(line.kind), type(line.body), type(line.hash)) != (int, int, str, str, bytes):
-            raise BrokenJournal(f"{path}: line {line.seq} was altered: a column has another type than it was written with")
-        if line.seq != count:
-            raise BrokenJournal(f"{path}: line {count} is missing (the next one is {line.seq})")
-        if link(previous, line.seq, line.at_ns, line.wall_ns, line.kind, line.body) != line.hash:
-            raise BrokenJournal(f"{path}: line {line.seq} ({line.kind}) was altered, or a line before it was removed, added or moved")
-        previous, count, last = line.hash, count + 1, line.kind
-    head = previous.hex()
-    if expected_head is not None and head != expected_head:
-        raise BrokenJournal(f"{path}: ends at {head[:16]}…, but report.json says {expected_head[:16]}…: lines were cut off or added at the end")
-    if finished and last != "end":
-        raise BrokenJournal(f"{path}: the run is finished, but its end record is missing (the last line is {last or 'none'!r})")
-    return count, head
-
-
-def _check_objects(path: str) -> None:
-    """The file may hold our one table and nothing else: a row in a table of somebody else's would be under no chain."""
-    if not os.path.isfile(path):
-        raise Unreadable(f"{path}: no journal here")
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True)) as connection:
-            objects = list(connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name"))
-    except sqlite3.Error as fault:
-        raise BrokenJournal(f"{path}: SQLite cannot read it: {fault}") from None
-    if objects != [("lines", _SCHEMA)]:
-        raise BrokenJournal(f"{path}: holds {', '.join(repr(name) for name, _ in objects) or 'nothing'} where only the table 'lines', as it was made, belongs")
-
-
-def _quoted(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    found = proof.prove(path, expected_head, finished=finished)
+    if found.faults:
+        more = f" (and {len(found.faults) - 1} more)" if len(found.faults) > 1 else ""
+        raise BrokenJournal(f"{path}: {found.faults[0]}{more}")
+    return found.count, found.head

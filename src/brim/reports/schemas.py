@@ -109,6 +109,62 @@ _TENSOR = {
     "required": ["name", "dims", "dtype", "offset", "stored_bytes", "elements", "shard"],
     "additionalProperties": False,
 }
+_NUMBER_OR_MISSING = _or_missing({"type": "number"})
+_GOVERNOR_DECISION = {
+    "type": "object",
+    "properties": {
+        "risk_level": {"enum": ["run", "throttle", "block", "unknown"]},
+        "run_12b_compressed_on_3090_allowed": {"type": "boolean"},
+        "dense_12b_full_train_on_3090_allowed": {"const": False},
+        "reason": _TEXT,
+    },
+    "required": ["risk_level", "run_12b_compressed_on_3090_allowed", "dense_12b_full_train_on_3090_allowed", "reason"],
+}
+# The governor report has a version word of its own (`schema_version`), which its profile gives; it carries no `schema`.
+_GOVERNOR_REPORT: "dict[str, Any]" = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "governor report",
+    "type": "object",
+    "properties": {
+        "schema_version": _TEXT,
+        "created_at": _TEXT,
+        "hardware_target": _TEXT,
+        "model_target": _TEXT,
+        "gpu": {
+            "oneOf": [
+                {
+                    "properties": {
+                        "available": {"const": True},
+                        "name": _or_missing(_TEXT),
+                        **dict.fromkeys(("memory_total_mb", "memory_free_mb", "power_limit_w", "temperature_c"), _NUMBER_OR_MISSING),
+                    },
+                    "required": ["available", "name", "memory_total_mb", "memory_free_mb", "power_limit_w", "temperature_c", "command"],
+                },
+                {"properties": {"available": {"const": False}, "error": _TEXT}, "required": ["available", "error", "command"]},
+            ]
+        },
+        "gpus": {"type": "array"},
+        "preflight": {
+            "type": "object",
+            "required": ["path", "dense_class_params", "purefield_estimated_params", "bf16_weights_gb", "int4_raw_weights_gb"],
+        },
+        "runtime_profile": {"type": "object"},
+        "watchdog": {"type": "object", "required": ["max_temp_c", "min_free_vram_gb", "poll_seconds", "actions"]},
+        "decision": _GOVERNOR_DECISION,
+        "decisions": {"type": "array", "items": _GOVERNOR_DECISION},
+        "claim_gate": {
+            "type": "object",
+            "properties": {"no_bottleneck_forever_claim_allowed": {"const": False}, "world_best_performance_claim_allowed": {"const": False}},
+            "required": ["no_bottleneck_forever_claim_allowed", "stable_long_run_claim_requires_soak_test_hours", "world_best_performance_claim_allowed"],
+        },
+        "json_path": _TEXT,
+        "markdown_path": _TEXT,
+    },
+    "required": [
+        "schema_version", "created_at", "hardware_target", "model_target", "gpu", "preflight", "runtime_profile", "watchdog", "decision", "claim_gate",
+        "json_path", "markdown_path",
+    ],
+}  # fmt: skip
 
 SCHEMAS: "dict[str, dict[str, Any]]" = {
     "probe": _document("brim.probe/1", {"devices": {"type": "array", "items": _DEVICE}, "host": {"type": "object"}, "warnings": _TEXTS}),
@@ -182,6 +238,85 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
         optional=("tensors",),
     ),
     "verify": _document("brim.verify/1", {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}}),
+    "claims": _document(
+        "brim.claims/1",
+        {
+            "run": _TEXT,
+            "chain_fault": _TEXT,
+            "claims": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"name": _TEXT, "says": _TEXT, "allowed": {"type": "boolean"}, "evidence": _TEXTS, "missing": _TEXTS, "never_needs": _TEXTS},
+                    "required": ["name", "allowed", "evidence", "missing"],
+                },
+            },
+            "evidence": {
+                "type": "object",
+                "properties": {"measures": {"type": "object"}},
+                "required": ["measures", "signals", "interruptions", "level_seconds"],
+            },
+        },
+    ),
+    "quality": _document(
+        "brim.quality/1",
+        {
+            "artifact": _TEXT,
+            "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "passed": {"type": "boolean"},
+            "reason": _TEXT,
+            "metric": _TEXT,
+            "value": {"type": "number"},
+            "baseline": {"type": "number"},
+            "drop": {"type": "number"},
+            "allowed_drop": {"type": "number"},
+            "command": _TEXTS,
+            "at_wall_ns": {"type": "integer"},
+        },
+        optional=("metric", "value", "baseline", "drop", "allowed_drop", "command", "at_wall_ns"),
+    ),
+    "runs": _document(
+        "brim.runs/1",
+        {
+            "runs": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"run": _TEXT, "folder": _TEXT, "ended_by": _TEXT, "bytes": _BYTES},
+                    "required": ["run", "folder", "began_wall_ns", "lasted_ns", "exit_code", "ended_by", "command", "bytes"],
+                },
+            }
+        },
+    ),
+    "calibration": _document(
+        "brim.calibration/1",
+        {
+            "observations": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"predicted_bytes": _BYTES, "measured_bytes": _BYTES},
+                    "required": ["at", "run", "engine", "version", "device", "architecture", "part", "predicted_bytes", "measured_bytes", "foreign"],
+                },
+            },
+            "summary": {"type": "array", "items": {"type": "object", "required": ["key", "part", "runs", "newest", "residual_bytes", "left_out"]}},
+        },
+    ),
+    "profiles": _document(
+        "brim.profiles/1",
+        {"profiles": {"type": "array", "items": {"type": "object", "required": ["name", "origin", "path", "description", "fault"]}}},
+    ),
+    "profile": _document(
+        "brim.profile/1",
+        {
+            "name": _TEXT,
+            "source": _TEXT,
+            "description": _TEXT,
+            **{section: {"type": "object"} for section in ("hardware", "model", "limits", "watchdog", "runtime_profile", "quality", "report")},
+            "claims": {"type": "array", "items": {"type": "object"}},
+        },
+    ),
+    "governor-report": _GOVERNOR_REPORT,
     "error": _document("brim.error/1", {"code": {"type": "integer"}, "reason": _TEXT, "message": _TEXT, "hint": _TEXT}),
 }
 

@@ -1,0 +1,249 @@
+"""Opens a run's folder and joins its journal, plan and report into evidence and claims; what is concluded is decided in evidence.py and claims.py."""
+
+import json
+import os
+
+from brim import evidence
+from brim.errors import BrimError, BrokenJournal, Unreadable
+from brim.facts.evidence import Comparison, Evidence
+from brim.journal import blocks, store
+from brim.values import Missing, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from brim.claims import Verdict
+    from brim.facts.profile import Profile
+    from brim.journal.store import Line
+
+DEFAULT_POLL_NS = 10**9
+HEAT_LIMITS = ("max_temp_c", "max_temperature_c", "max_temp")
+
+
+class Opened(Record):
+    """A run's folder, read: its report (None while it runs or after a crash), its plan, its event lines, and whether the chain holds (and why not)."""
+
+    folder: str
+    report: "Mapping[str, Any] | None"
+    plan: "Mapping[str, Any] | None"
+    lines: "tuple[Line, ...]"
+    chain_holds: bool
+    chain_fault: str
+
+
+def open_run(folder: str, *, verify: bool = True) -> Opened:
+    """Read a run's folder. `Unreadable` where there is no journal; a chain that does not hold is told, not raised."""
+    path = os.path.join(folder, "journal.db")
+    report, plan = _document(folder, "report.json"), _document(folder, "plan.json")
+    holds, fault = True, ""
+    if verify:
+        try:
+            store.verify(path, None if report is None else str(report.get("journal_head")), finished=report is not None)
+        except BrokenJournal as broken:
+            holds, fault = False, str(broken)
+    return Opened(folder=folder, report=report, plan=plan, lines=tuple(store.events(path)), chain_holds=holds, chain_fault=fault)
+
+
+def _document(folder: str, name: str) -> "Mapping[str, Any] | None":
+    """A JSON object of the folder, None where it is absent or damaged (the chain's head then shows it)."""
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def body_of(line: "Line") -> "dict[str, Any]":
+    """A line's body, an empty object where it is damaged."""
+    try:
+        found = json.loads(line.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def gathered(folder: str) -> evidence.Gathered:
+    """Every sample of a run, thinned ones first (they are the oldest)."""
+    seen = evidence.Gathered()
+    path = os.path.join(folder, "journal.db")
+    for bucket in store.buckets(path):
+        seen.add_bucket(bucket)
+    for line in store.samples(path):
+        body = body_of(line)
+        seen.add(line.at_ns, line.wall_ns, str(body.get("level", "unknown")), blocks.flat(body))
+    return seen
+
+
+def run_of(opened: Opened, seen: evidence.Gathered, *, now_ns: int | None = None) -> evidence.Run:
+    """What evidence needs to know of an opened run. `now_ns` closes a run that is still going; else it ends with its end record or its last line."""
+    lines = opened.lines
+    begin = next((body_of(line) for line in lines if line.kind == "begin"), {})
+    told = begin.get("limits")
+    limits: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    last = max([line.at_ns for line in lines] + [at for at, _ in seen.levels[-1:]], default=0)
+    launched = next((line.at_ns for line in lines if line.kind == "launched"), None)
+    ended = next((line.at_ns for line in reversed(lines) if line.kind == "child_end"), None)
+    return evidence.Run(
+        name=os.path.basename(os.path.abspath(opened.folder)),
+        start_ns=launched if launched is not None else lines[0].at_ns if lines else 0,
+        end_ns=now_ns if now_ns is not None else ended if ended is not None else last,
+        poll_ns=max(int(limits.get("poll_ns") or 0), DEFAULT_POLL_NS),
+        limits=_limits(limits, seen.tracks),
+        required=_required(limits, seen.tracks),
+        events=tuple((line.at_ns, _event_kind(line), body_of(line)) for line in lines),
+        governed=launched is not None,
+        journal_holds=opened.chain_holds,
+        end_record=any(line.kind == "end" for line in lines),
+        priced=_priced(opened.plan),
+        comparisons=_comparisons(opened),
+        **_quality(opened),
+    )
+
+
+def evidence_of(opened: Opened, seen: "evidence.Gathered | None" = None, *, now_ns: int | None = None) -> Evidence:
+    """The evidence of an opened run; see `run_of`."""
+    seen = gathered(opened.folder) if seen is None else seen
+    return evidence.of(run_of(opened, seen, now_ns=now_ns), seen)
+
+
+def page(folder: str, profile: "Profile | None" = None) -> str:
+    """The self-contained HTML page of a run. `Unreadable` where there is no journal."""
+    from brim import claims as court
+    from brim.reports import html
+
+    opened = open_run(folder)
+    seen = gathered(folder)
+    run = run_of(opened, seen)
+    found = evidence.of(run, seen)
+    verdicts = court.judge(court.rules_of(profile.claims if profile is not None else _run_profile_claims(opened)), found)
+    return html.page(
+        opened.report or {}, opened.plan or {}, found, verdicts, series=evidence.series(run, seen), bands=evidence.bands(run, seen), marks=evidence.marks(run),
+        chain_fault=opened.chain_fault, seconds=(run.end_ns - run.start_ns) / 1e9,
+    )  # fmt: skip
+
+
+def _event_kind(line: "Line") -> str:
+    """A fault and a restart go by these names whatever the governor's own words for their lines are."""
+    if line.kind in ("resume", "restart", "resumed"):
+        return "restart"
+    return "fault" if "fault" in line.kind else line.kind
+
+
+def _limits(limits: "Mapping[str, Any]", names: "Iterable[str]") -> dict[str, float]:
+    """The limit of every signal that has one."""
+    heat = next((limits[key] for key in HEAT_LIMITS if isinstance(limits.get(key), (int, float))), None)
+    budgets = {str(pair[0]): pair[1] for pair in limits.get("memory_budgets") or () if isinstance(pair, (list, tuple)) and len(pair) == 2}
+    budgets.setdefault("cpu", limits.get("memory_budget_bytes"))
+    found: dict[str, float] = {}
+    for name in names:
+        device, _, last = name.rpartition(".")
+        bound = {"free_bytes": limits.get("floor_bytes"), "held_bytes": budgets.get(device or "cpu"), "temperature_c": heat}.get(last)
+        if isinstance(bound, (int, float)) and not isinstance(bound, bool):
+            found[name] = bound
+    return found
+
+
+def _required(limits: "Mapping[str, Any]", names: "Iterable[str]") -> tuple[str, ...]:
+    """The signals that the run's limits rest on: free memory always, temperature where it has a limit."""
+    held = _limits(limits, names)
+    wanted = [name for name in sorted(held) if name.rpartition(".")[2] in ("free_bytes", "temperature_c")]
+    return tuple(wanted) or ("free_bytes",)
+
+
+def _priced(plan: "Mapping[str, Any] | None") -> bool | None:
+    answer = (plan or {}).get("prediction")
+    if not isinstance(answer, dict):
+        return None
+    return not answer.get("missing") and bool(answer.get("parts"))
+
+
+def _comparisons(opened: Opened) -> tuple[Comparison, ...]:
+    """The measured peak beside the predicted span. On the host the job holds its program too, which the plan does not price: the span is that of the report's own row."""
+    rows = (opened.report or {}).get("comparison")
+    answer = (opened.plan or {}).get("prediction")
+    if not isinstance(rows, list) or not isinstance(answer, dict):
+        return ()
+    total = next((row for row in rows if isinstance(row, dict) and row.get("part") == "total"), None)
+    if total is None or not isinstance(total.get("measured_bytes"), int):
+        return ()
+    spans = [part.get("bytes", {}) for part in answer.get("parts", [])]
+    low, likely, high = (sum(int(span.get(end, 0)) for span in spans) for end in ("low", "likely", "high"))
+    measured = int(total["measured_bytes"])
+    return (Comparison(device="cpu", low=low, likely=likely, high=high, measured=measured, within=low <= measured <= high),)
+
+
+def _quality(opened: Opened) -> "dict[str, bool | Missing]":
+    """What the run's own quality line says."""
+    line = next((body_of(line) for line in reversed(opened.lines) if line.kind == "quality"), None)
+    if line is None:
+        return {}
+    return {"quality_passed": line.get("passed") is True, "artifact_unchanged": line.get("unchanged") is True}
+
+
+def claims(run: "str | Opened", profile: "Profile | None" = None) -> "tuple[Verdict, ...]":
+    """Every claim of the profile (default: the one that the run was started with, else the built-in ones) judged on the run's evidence."""
+    from brim import claims as court
+
+    opened = open_run(run) if isinstance(run, str) else run
+    rules = court.rules_of(profile.claims if profile is not None else _run_profile_claims(opened))
+    return court.judge(rules, evidence_of(opened))
+
+
+def _run_profile_claims(opened: Opened) -> "tuple[Any, ...]":
+    """The claims of the profile that the run names; the built-in ones where it names none or the file is gone."""
+    named = next((body_of(line).get("profile") for line in opened.lines if line.kind in ("begin", "profile")), None)
+    if not isinstance(named, str):
+        return ()
+    from brim.card_report import load_profile
+
+    try:
+        return load_profile(named).claims
+    except BrimError:
+        return ()
+
+
+def runs(state: str) -> "list[dict[str, Any]]":
+    """Every run folder under `state`, the oldest first: name, folder, when it began, how it ended, bytes on disk. A folder without a journal is no run."""
+    parent = os.path.join(state, "runs")
+    try:
+        names = sorted(os.listdir(parent))
+    except OSError:
+        return []
+    rows = []
+    for name in names:
+        folder = os.path.join(parent, name)
+        if not os.path.isfile(os.path.join(folder, "journal.db")):
+            continue
+        report = _document(folder, "report.json") or {}
+        rows.append({
+            "run": name, "folder": folder, "began_wall_ns": report.get("began_wall_ns"), "lasted_ns": report.get("lasted_ns"),
+            "exit_code": report.get("exit_code"), "ended_by": report.get("ended_by") or "not finished", "command": report.get("command"),
+            "bytes": _bytes_of(folder),
+        })  # fmt: skip
+    return rows
+
+
+def _bytes_of(folder: str) -> int:
+    whole = 0
+    for where, _, files in os.walk(folder):
+        for file in files:
+            try:
+                whole += os.lstat(os.path.join(where, file)).st_size
+            except OSError:
+                continue
+    return whole
+
+
+def remove(folder: str) -> None:
+    """Remove one run folder and everything in it; `Unreadable` where it is no run or cannot be removed."""
+    import shutil
+
+    if not os.path.isfile(os.path.join(folder, "journal.db")):
+        raise Unreadable(f"{folder}: is no run folder, so it is not removed")
+    try:
+        shutil.rmtree(folder)
+    except OSError as fault:
+        raise Unreadable(f"{folder}: cannot be removed: {fault.strerror or fault}") from None

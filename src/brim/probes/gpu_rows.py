@@ -1,0 +1,110 @@
+"""Asks once for the rows of every NVIDIA card, with a deadline, or takes them from a script of readings; it translates and never decides."""
+
+import contextlib
+import os
+
+from brim.errors import Unreadable, Usage
+from brim.units import MIB
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+COLUMNS = (
+    ("name", "name"),
+    ("memory.total", "memory_total_mb"),
+    ("memory.free", "memory_free_mb"),
+    ("power.limit", "power_limit_w"),
+    ("temperature.gpu", "temperature_c"),
+)
+DEADLINE_S = 10.0
+CAP_BYTES = 1 << 24
+
+
+def nvidia_smi(deadline_s: float = DEADLINE_S) -> "tuple[tuple[str, ...], list[dict[str, Any]], str]":
+    """(command, rows, error) of one `nvidia-smi` query. Memory in MiB, power in W, temperature in °C, as the tool prints them.
+
+    The error is the tool's own text. The deadline kills the tool's whole process group, so a child that keeps the pipe open cannot hold us.
+    """
+    import subprocess
+
+    command = ("nvidia-smi", f"--query-gpu={','.join(name for name, _ in COLUMNS)}", "--format=csv,noheader,nounits")
+    try:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+        )
+    except OSError as fault:
+        return command, [], f"nvidia-smi: {fault.strerror or fault}"
+    try:
+        out, err = child.communicate(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        _end(child.pid)
+        child.wait()
+        for pipe in (child.stdout, child.stderr):
+            if pipe:
+                pipe.close()
+        return command, [], f"nvidia-smi did not answer within {deadline_s:g} s"
+    if child.returncode:
+        return command, [], (err.strip() or out.strip() or f"nvidia-smi ended with code {child.returncode} and said nothing")
+    rows = [_row(line) for line in out.splitlines() if line.strip()]
+    return command, rows, "" if rows else (err.strip() or "nvidia-smi returned no GPU rows")
+
+
+def _end(pid: int) -> None:
+    import signal
+
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _row(line: str) -> "dict[str, Any]":
+    """One CSV row; a column that is not there stays absent. The name may hold commas, so the four numbers are taken from the right."""
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) > len(COLUMNS):
+        cells = [", ".join(cells[: len(cells) - len(COLUMNS) + 1]), *cells[len(cells) - len(COLUMNS) + 1 :]]
+    return {key: cell for (_, key), cell in zip(COLUMNS, cells, strict=False)}
+
+
+def scripted(path: str) -> "tuple[str, list[dict[str, Any]], str]":
+    """(command, rows, error) from the first line of a script of readings (`{"t": …, "devices": [as in brim.probe/1]}`); `Usage` where it is none."""
+    import json
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(CAP_BYTES)
+    except OSError as fault:
+        raise Unreadable(f"{path}: {fault.strerror or fault}") from None
+    first = next((line for line in data.splitlines() if line.strip()), b"")
+    try:
+        reading = json.loads(first)
+    except ValueError:
+        try:
+            reading = json.loads(data)
+        except ValueError as fault:
+            raise Usage(f"{path}: the first line is no JSON object: {fault}") from None
+    if not isinstance(reading, dict) or not isinstance(reading.get("devices", []), list):
+        raise Usage(f'{path}: a reading is an object with "t" and a list "devices"')
+    command = f"readings {path}"
+    rows = [_device(one) for one in reading.get("devices", []) if isinstance(one, dict) and _is_cuda(one)]
+    return command, rows, "" if rows else "the readings returned no GPU rows"
+
+
+def _is_cuda(device: "dict[str, Any]") -> bool:
+    return str(device.get("backend") or str(device.get("id", "")).partition(":")[0]).lower() == "cuda"
+
+
+def _device(device: "dict[str, Any]") -> "dict[str, Any]":
+    """The report's names for one device of brim.probe/1; the error of a value is handed on as it stands."""
+    memory = device.get("memory")
+    memory = memory if isinstance(memory, dict) else {}
+
+    def mib(value: object) -> object:
+        return value / MIB if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+    return {
+        "name": device.get("name"),
+        "memory_total_mb": mib(memory.get("total_bytes")),
+        "memory_free_mb": mib(memory.get("free_bytes")),
+        "power_limit_w": device.get("power_limit_w"),
+        "temperature_c": device.get("temperature_c"),
+    }

@@ -1,0 +1,1 @@
+"""What is kept between runs, as files; no decision is made here."""

@@ -1,0 +1,166 @@
+"""The commands of evidence as a user meets them: exit codes, documents, and refusals that name what is wrong."""
+
+import json
+
+import pytest
+
+jsonschema = pytest.importorskip("jsonschema")
+
+from brim.reports.schemas import SCHEMAS  # noqa: E402
+
+READING = {
+    "t": 0,
+    "devices": [
+        {
+            "id": "cuda:0", "backend": "cuda", "name": "NVIDIA GeForce RTX 3090", "memory": {"total_bytes": 24576 << 20, "free_bytes": 23000 << 20},
+            "temperature_c": 45, "power_limit_w": 350.0,
+        }
+    ],
+}  # fmt: skip
+
+
+def test_governor_report_from_readings(brim, tmp_path) -> None:
+    """Scripted readings, by flag or by environment, give the two files, exit 0 whatever the decision, and a document that its schema accepts."""
+    script = tmp_path / "r.jsonl"
+    for heat, level in ((45, "run"), (75, "throttle"), (90, "block")):
+        script.write_text(json.dumps(READING | {"devices": [READING["devices"][0] | {"temperature_c": heat}]}))
+        for words, env in ((["--readings", str(script)], {}), ([], {"BRIM_READINGS": str(script)})):
+            done = brim("governor-report", "--profile", "rtx3090-12b", "--out", str(tmp_path / "a" / "b"), *words, "--json", env=env)
+            assert done.returncode == 0, done.stderr
+            document = json.loads(done.stdout)
+            assert document["decision"]["risk_level"] == level
+            jsonschema.validate(document, SCHEMAS["governor-report"])
+            assert json.loads((tmp_path / "a" / "b" / "rtx3090_runtime_governor_report.json").read_text()) == document
+            assert (tmp_path / "a" / "b" / "rtx3090_runtime_governor_report.md").exists()
+    done = brim("governor-report", "--out", str(tmp_path), "--readings", str(script), "--max-temp", "99", "--min-free-vram", "22")
+    assert done.stdout.startswith("throttle"), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--preflight", "nowhere.json"), "nowhere.json"),
+        (("--profile", "rtx3090"), "rtx3090-12b"),
+        (("--readings", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("--max-temp", "hot"), "no temperature"),
+        (("--min-free-vram", "-1"), "free VRAM"),
+        (("--min-free-vram", "8589934592"), "free VRAM"),
+    ],
+)
+def test_governor_report_usage(brim, words: "tuple[str, ...]", says: str) -> None:
+    """A file that is missing, a profile that is unknown, a limit that is none: exit 2 and one sentence."""
+    done = brim("governor-report", "--out", "out", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_quality_gate(brim, tmp_path) -> None:
+    """A verdict is bound to the file's content: passing, failing, no number, a failing command, and an open gate after a new export."""
+    artifact = tmp_path / "model.gguf"
+    artifact.write_text("one")
+    gate = ("quality", "--artifact", str(artifact), "--baseline", "0.70", "--metric", "acc", "--max-drop", "0.02")
+    assert brim("quality", "--artifact", str(artifact)).returncode == 3
+    cases = [
+        (("sh", "-c", 'echo loading; echo "{\\"acc\\": 0.69}"'), 0),
+        (("sh", "-c", "echo acc: 0.68"), 0),
+        (("sh", "-c", "echo acc = 0.67"), 3),
+        (("sh", "-c", "echo nothing"), 4),
+        (("sh", "-c", "exit 7"), 4),
+        (("sh", "-c", "echo acc: nan"), 4),
+        (("sh", "-c", 'echo "{\\"acc\\": 0.7}"; echo more >> "$BRIM_ARTIFACT"'), 4),
+        (("no-such-command",), 2),
+    ]
+    for command, code in cases:
+        artifact.write_text("one")
+        assert brim(*gate, "--", *command).returncode == code, command
+    done = brim(*gate, "--json", "--", "sh", "-c", 'cat "$BRIM_ARTIFACT" >&2; echo \'{"results": {"acc": 0.7}}\'')
+    jsonschema.validate(json.loads(done.stdout), SCHEMAS["quality"])
+    assert brim("quality", "--artifact", str(artifact)).returncode == 0
+    artifact.write_text("two")
+    assert brim("quality", "--artifact", str(artifact)).returncode == 3
+    artifact.write_text("one")
+    assert brim("quality", "--artifact", str(artifact)).returncode == 0
+
+
+def test_quality_baseline_and_pattern(brim, tmp_path) -> None:
+    """A baseline may be a file; a pattern may find the number; a loss may only rise so far, by share."""
+    (tmp_path / "m").write_text("x")
+    (tmp_path / "base.json").write_text('{"eval": {"loss": 2.0}}')
+    gate = ("quality", "--artifact", "m", "--baseline", "base.json", "--metric", "loss", "--lower-is-better", "--max-drop", "5%")
+    assert brim(*gate, "--", "echo", "loss: 2.09").returncode == 0
+    assert brim(*gate, "--", "echo", "loss: 2.11").returncode == 3
+    assert (
+        brim("quality", "--artifact", "m", "--baseline", "2", "--metric", "ppl", "--max-drop", "0", "--pattern", r"PPL=(\d+)", "--", "echo", "PPL=2").returncode
+        == 0
+    )
+    assert brim(*gate[:-1], "much", "--", "true").returncode == 2
+    assert brim("quality", "--artifact", "m", "--baseline", "none.json", "--metric", "x", "--max-drop", "1", "--", "true").returncode == 2
+
+
+@pytest.mark.system
+def test_a_run_and_its_claims(brim, tmp_path) -> None:
+    """A short run is listed, verified, judged and drawn; what was asked for and is not shown is exit 8; an altered journal is exit 7; a run is removed only on demand."""
+    run = tmp_path / "state" / "brim" / "runs" / "one"
+    assert brim("run", "--run-dir", str(run), "--", "sleep", "1").returncode == 0
+    done = brim("claims", "one", "--json")
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMAS["claims"])
+    by = {claim["name"]: claim for claim in document["claims"]}
+    assert list(by) == ["stable_long_run", "fits", "quality_kept", "no_bottleneck_forever", "world_best"]
+    assert not any(claim["allowed"] for claim in by.values())
+    assert all(claim["missing"] for claim in by.values())
+    assert brim("claims", "one", "--require", "stable_long_run").returncode == 8
+    assert brim("claims", "one", "--require", "stabel").returncode == 2
+    assert brim("claims", "nowhere").returncode == 2
+    rows = json.loads(brim("runs", "--json").stdout)
+    jsonschema.validate(rows, SCHEMAS["runs"])
+    assert [row["run"] for row in rows["runs"]] == ["one"]
+    done = brim("report", "one", "--html")
+    assert done.stdout.strip().endswith("report.html")
+    page = (run / "report.html").read_text()
+    assert "http" not in page.replace("http-equiv", "")
+    assert "<script" not in page
+    assert "stable_long_run" in page
+    import sqlite3
+
+    with sqlite3.connect(run / "journal.db") as journal:
+        journal.execute("UPDATE lines SET wall_ns = wall_ns + 1 WHERE seq = 2")
+    journal.close()
+    done = brim("verify", "one")
+    assert done.returncode == 7
+    assert "line 2" in done.stderr
+    assert not json.loads(brim("claims", "one", "--json").stdout)["claims"][0]["allowed"]
+    assert json.loads(brim("claims", "one", "--json").stdout)["chain_fault"]
+    assert run.exists()
+    brim("runs", "--keep", "1")
+    assert run.exists()
+    brim("runs", "--older-than", "0.001s")
+    assert run.exists()
+    brim("runs", "--older-than", "0.001s", "--remove")
+    assert not run.exists()
+
+
+def test_calibration_words(brim, tmp_path) -> None:
+    """An empty store is no error; an exported document comes back; forget needs to be told what."""
+    assert brim("calibration", "list").returncode == 0
+    assert brim("calibration", "forget").returncode == 2
+    assert brim("calibration", "import", "nowhere").returncode == 2
+    one = {
+        "at": "2026-01-01T00:00:00+00:00", "run": "r1", "engine": "llama.cpp", "version": "b11434", "device": "cpu", "architecture": "llama",
+        "part": "context_overhead", "predicted_bytes": 0, "measured_bytes": 50 << 20, "foreign": "",
+    }  # fmt: skip
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"schema": "brim.calibration/1", "observations": [one]}))
+    assert brim("calibration", "import", str(path)).returncode == 0
+    done = brim("calibration", "list", "--json")
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMAS["calibration"])
+    assert document["observations"] == [one]
+    assert document["summary"][0]["runs"] == 1
+    assert brim("calibration", "export", str(tmp_path / "d.json")).returncode == 0
+    assert json.loads((tmp_path / "d.json").read_text())["observations"] == [one]
+    assert brim("calibration", "forget", "llama").returncode == 0
+    assert json.loads(brim("calibration", "list", "--json").stdout)["observations"] == []
+    path.write_text("{}")
+    assert brim("calibration", "import", str(path)).returncode == 2
