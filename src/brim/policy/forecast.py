@@ -1,0 +1,94 @@
+"""When will the floor be reached? A slope over the last samples of free memory, held back where a fast load would look like a leak.
+
+Guarantees: no forecast with fewer than three samples, before half of the room at the start is used, in a declared load phase, before the engine is ready,
+or - for a job that says nothing - before its memory was once flat for `SETTLE_NS`. The horizon is the measured time of a checkpoint plus the confirmations and
+a reserve (a fixed horizon without these raised a false alarm in three of three loads when it was measured). Not covered: growth in jumps between two looks.
+"""
+
+from brim.facts.limits import Limits
+from brim.facts.look import Look
+from brim.policy.signals import floor_of
+from brim.policy.states import FORECAST, RUN, THROTTLE, Signal, State, Trend
+from brim.units import MIB, format_bytes, format_ns
+
+WINDOW_NS = 2_000_000_000
+SETTLE_NS = 2_000_000_000
+KEPT = 24
+# Growth below this share of the room per second is flat.
+FLAT_SHARE = 0.02
+LOADING = ("loading", "warmup", "compile", "starting")
+
+
+def follow(limits: Limits, trend: Trend, free: int, now: int) -> Trend:
+    """Add one sample and work out the rate of growth (bytes a second) and the times to the floor and to nothing (ns; -1: not in sight)."""
+    samples = tuple(pair for pair in trend.samples if now - pair[0] <= WINDOW_NS or pair in trend.samples[-3:])[-KEPT + 1 :]
+    samples = (*samples, (now, free)) if not samples or now > samples[-1][0] else samples
+    rate = _slope(samples)
+    flat = rate <= max(int(FLAT_SHARE * max(trend.first_room, 0)), 8 * MIB)
+    flat_since = (now if trend.flat_since_ns < 0 else trend.flat_since_ns) if flat and len(samples) >= 3 else -1
+    settled = trend.settled or (flat_since >= 0 and now - flat_since >= SETTLE_NS)
+    return trend.replace(
+        samples=samples,
+        rate=rate,
+        flat_since_ns=flat_since,
+        settled=settled,
+        to_floor_ns=_until(free - floor_of(limits), rate),
+        to_zero_ns=_until(free, min(rate, _recent(samples))),
+    )
+
+
+def _slope(samples: "tuple[tuple[int, int], ...]") -> int:
+    """Least squares over the samples: bytes a second by which free memory shrinks (0 where it grows, or with fewer than three)."""
+    if len(samples) < 3:
+        return 0
+    start = samples[0][0]
+    n = len(samples)
+    mean_t = sum(t - start for t, _ in samples) / n
+    mean_f = sum(f for _, f in samples) / n
+    var = sum((t - start - mean_t) ** 2 for t, _ in samples)
+    if var <= 0:
+        return 0
+    cov = sum((t - start - mean_t) * (f - mean_f) for t, f in samples)
+    return max(0, int(-cov / var * 1e9))
+
+
+def _recent(samples: "tuple[tuple[int, int], ...]") -> int:
+    """Give the lower of the last two rates: one jump must not end a grace."""
+    if len(samples) < 3:
+        return 0
+    (t0, f0), (t1, f1), (t2, f2) = samples[-3:]
+    return max(0, min((f0 - f1) * 1_000_000_000 // max(t1 - t0, 1), (f1 - f2) * 1_000_000_000 // max(t2 - t1, 1)))
+
+
+def _until(room: int, rate: int) -> int:
+    """Nanoseconds until `room` bytes are used up at `rate` bytes a second; 0 where there is none left; -1 where nothing grows."""
+    if room <= 0:
+        return 0
+    return int(room / rate * 1e9) if rate > 0 else -1
+
+
+def armed(look: Look, trend: Trend, free: int, floor: int) -> bool:
+    """Say whether a forecast may be believed now: the load is over, and at least half of the room at the start is used."""
+    words = look.words
+    if words is not None and words.phase in LOADING:
+        return False
+    speaks = words is not None and (words.step > 0 or words.phase != "")
+    if not (speaks or look.ready or trend.settled):
+        return False
+    return (free - floor) * 2 <= max(trend.first_room, 0)
+
+
+def horizon_ns(limits: Limits, state: State) -> int:
+    """Give how early to act: the measured checkpoint time (else the assumed one), the confirmations at the present poll, and a reserve."""
+    return (state.checkpoint_ns or limits.checkpoint_time_ns) + limits.confirmations * min(limits.poll_ns, 200_000_000) + limits.reserve_ns
+
+
+def judge(limits: Limits, state: State, look: Look, trend: Trend, free: int) -> Signal:
+    """Turn a trend into a signal: throttle where the floor comes within the horizon."""
+    near = armed(look, trend, free, floor_of(limits)) and 0 <= trend.to_floor_ns < horizon_ns(limits, state) and trend.rate > 0
+    why = f"{trend.device}: nothing grows"
+    if trend.rate:
+        floor, horizon = format_ns(max(trend.to_floor_ns, 0)), format_ns(horizon_ns(limits, state))
+        why = f"{trend.device} fills at {format_bytes(trend.rate)}/s, floor in {floor}, horizon {horizon}"
+    level = THROTTLE if near else RUN
+    return Signal(name=f"forecast:{trend.device}", kind=FORECAST, device=trend.device, level=level, relaxed=level, why=why, confirm=limits.confirmations)

@@ -1,0 +1,145 @@
+"""One test per arrow of a signal's level, and what holds it back."""
+
+import pytest
+from driver import FAILED, LIMITS, Drive
+
+from brim.facts.limits import SECOND
+from brim.policy import levels
+from brim.policy.states import ARROWS, BLOCK, ORDER, RUN, STAGES, THROTTLE, UNKNOWN, Signal
+from brim.units import GIB, MIB
+
+LEVELS = (RUN, THROTTLE, BLOCK)
+
+
+def signal(level, relaxed=None, **extra):
+    return Signal(name="s", kind="memory", device="d", level=level, relaxed=relaxed or level, why="why", **extra)
+
+
+def track(level, now=0):
+    return levels.fresh(signal(UNKNOWN), now).replace(level=level, lost_since_ns=-1)
+
+
+def test_the_names_are_disjoint_and_ordered():
+    """Levels and stages have no name in common, and every level has its own place in the order."""
+    assert not set(ORDER) & set(STAGES)
+    assert sorted(ORDER.values()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("before", "after"), sorted(ARROWS), ids=lambda level: level)
+def test_arrow(before, after):
+    """Each arrow of the table is taken when its signal asks for it long enough."""
+    now, moved = track(before), ""
+    for second in range(30):
+        now, sentence = levels.step(LIMITS, now, signal(after), second * SECOND)
+        moved = moved or sentence
+    assert now.level == after
+    assert moved == f"s: {before} → {after} (why)"
+
+
+@pytest.mark.parametrize(("before", "after"), [(a, b) for a in LEVELS for b in LEVELS if ORDER[b] < ORDER[a]])
+def test_nothing_falls_before_the_dwell_time(before, after):
+    """A level falls only after `dwell_ns` of looks that were better throughout."""
+    now = track(before)
+    for second in range(10):
+        now, _ = levels.step(LIMITS, now, signal(after), second * SECOND)
+        assert now.level == before
+    now, _ = levels.step(LIMITS, now, signal(after), 10 * SECOND)
+    assert now.level == after
+
+
+def test_one_bad_look_restarts_the_dwell():
+    """Better, once worse again, better: the dwell time starts anew (no flapping)."""
+    now = track(THROTTLE)
+    for second in range(25):
+        now, _ = levels.step(LIMITS, now, signal(THROTTLE if second == 9 else RUN), second * SECOND)
+        assert (now.level == THROTTLE) == (second < 20)
+
+
+def test_hysteresis_holds_a_level():
+    """Just on the good side of a limit is not yet better."""
+    now = track(THROTTLE)
+    for second in range(60):
+        now, _ = levels.step(LIMITS, now, signal(RUN, relaxed=THROTTLE), second * SECOND)
+    assert now.level == THROTTLE
+
+
+def test_a_single_wild_value_is_not_believed():
+    """A sensor that jumps once (or reads zero once) raises nothing; twice in a row it does, and to the less bad of the two."""
+    now = track(RUN)
+    for level in (BLOCK, RUN, BLOCK, RUN):
+        now, _ = levels.step(LIMITS, now, signal(level, confirm=2), 0)
+        assert now.level == RUN
+    for level in (BLOCK, THROTTLE):
+        now, _ = levels.step(LIMITS, now, signal(level, confirm=2), 0)
+    assert now.level == THROTTLE
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_lost_signal_keeps_its_level(level):
+    """No reading, no change: the level stays and the signal is marked lost until two readings in a row."""
+    now = track(level)
+    for second in range(100):
+        now, _ = levels.step(LIMITS, now, signal(UNKNOWN), second * SECOND)
+        assert (now.level, now.lost) == (level, True)
+    now, said = levels.step(LIMITS, now, signal(RUN), 101 * SECOND)
+    assert (now.lost, said) == (True, "")
+    now, said = levels.step(LIMITS, now, signal(RUN), 102 * SECOND)
+    assert not now.lost
+    assert said.startswith("s: back")
+
+
+def test_a_fault_does_not_heal():
+    """A sticky signal never falls."""
+    now = track(BLOCK)
+    for second in range(100):
+        now, _ = levels.step(LIMITS, now, signal(RUN, sticky=True), second * SECOND)
+    assert now.level == BLOCK
+
+
+@pytest.mark.parametrize(("free", "expected"), [(20 * GIB, RUN), (3 * GIB, RUN), (3 * GIB - 1, THROTTLE), (GIB, THROTTLE), (GIB - 1, BLOCK), (FAILED, UNKNOWN)])
+def test_memory_levels(free, expected):
+    """Free ≥ F + margin is run, below it throttle, below F block, no reading unknown."""
+    assert Drive().look(free=free).level() == expected
+
+
+@pytest.mark.parametrize(("degrees", "expected"), [(74.9, RUN), (75.0, THROTTLE), (82.9, THROTTLE), (83.0, BLOCK), (120.0, BLOCK), (FAILED, UNKNOWN)])
+def test_temperature_levels(degrees, expected):
+    """T ≥ the ceiling is block, from 8 °C below it throttle; confirmed by a second look."""
+    assert Drive().look(temp=degrees).look(0.1).level("temperature") == expected
+
+
+def test_the_worst_rules_and_unknown_is_never_better_than_unknown():
+    """One missing signal makes the whole unknown; a bad one outweighs it."""
+    drive = Drive().look()
+    assert drive.state.level == RUN
+    assert drive.look(temp=FAILED).state.level == UNKNOWN
+    assert drive.look(free=2 * GIB).state.level == THROTTLE
+
+
+def test_a_budget_less_what_the_job_holds():
+    """Under a budget free is the budget less what the job holds, where that is lower; the margin is at most an eighth of it."""
+    limits = LIMITS.replace(memory_budgets=(("cuda:0", 8 * GIB),), floor_bytes=512 * MIB)
+    drive = Drive(limits)
+    assert drive.look(held=6 * GIB).level() == RUN
+    assert drive.look(held=8 * GIB - 512 * MIB - GIB + 1).level() == THROTTLE
+    assert drive.look(held=8 * GIB - 512 * MIB + 1).level() == BLOCK
+
+
+def test_a_frozen_temperature_is_unknown():
+    """Unchanged under load while the power moved by a fifth: the sensor is not believed; a steady load at a steady temperature is."""
+    drive = Drive().look()
+    for second in range(200):
+        drive.look(draw=200.0 + second % 3)
+    assert not drive.state.tracks[2].lost
+    drive.steady(2, draw=320.0)
+    assert [track.name for track in drive.state.tracks if track.lost] == ["temperature:cuda:0"]
+    drive.look(temp=61.0).look(temp=62.0)
+    assert not [track for track in drive.state.tracks if track.lost]
+
+
+def test_a_probe_that_never_comes_back_is_lost_telemetry():
+    """A reading that is too old is no reading: every signal is lost, none falls."""
+    drive = Drive().look(free=2 * GIB)
+    drive.look(reading_age=30 * SECOND, free=20 * GIB)
+    assert drive.level() == THROTTLE
+    assert all(track.lost for track in drive.state.tracks if track.name != "heartbeat:job")
