@@ -1,6 +1,7 @@
 """Tells people: the terminal, a command or a webhook of theirs; no notice ever holds a run up, and it never decides.
 
-Guarantees: a command and a webhook run in a thread of their own, one at a time, at most 64 waiting; a failure is said once on stderr. The command gets the notice as its last argument and as `BRIM_NOTICE`; the webhook gets `{"text": …, "level": …, "run": …}` by POST.
+Guarantees: a command and a webhook run in a thread of their own, one at a time, at most 64 waiting; a failure is said once on stderr. The command gets the
+notice as its last argument and as `BRIM_NOTICE`; the webhook gets `{"text": …, "level": …, "run": …}` by POST.
 """
 
 import contextlib

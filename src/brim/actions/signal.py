@@ -1,5 +1,6 @@
-"""Sends one signal to one process group, after looking again whether it is still the same process, and reports what happened; it never decides."""
+"""Sends one signal to a job's leader, its workers or all, after looking again whether they are still the same, and says what happened; it never decides."""
 
+import contextlib
 import os
 import signal
 
@@ -7,47 +8,112 @@ from brim.facts.process import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brim.seams import ProcessProbe
+    from typing import Protocol
+
+    class Processes(Protocol):
+        """What a signaller must know of processes."""
+
+        def identity(self, pid: int) -> "Identity | None":
+            """Say who has this pid now."""
+            ...
+
+        def tree(self, leader: int) -> list[int]:
+            """Give the pids of the job that are alive."""
+            ...
+
+        def on_signal(self, pid: int, number: int) -> str:
+            """Say what a signal does to a process."""
+            ...
 
 
 class Signaller:
-    """Signals a job's whole group, and those of its descendants that left the group."""
+    """Signals a job. Never pid 0 or 1, never ourselves, never a leader that has become somebody else; a pidfd is taken before the last look."""
 
-    def __init__(self, probe: "ProcessProbe") -> None:
+    def __init__(self, probe: "Processes") -> None:
         self._probe = probe
 
     def signal(self, target: Identity, number: int) -> str:
-        """Send `number` to the group that `target` leads, and to stray descendants. The outcome in words.
+        """Send `number` to the leader and everybody else of the job; the outcome in words."""
+        return self.tree(target, number)
 
-        Never signals pid 0 or 1, nor a group whose leader has become somebody else. A leader that ended while its group lives on is no
-        obstacle: a group id is not given out again while the group has members.
-        """
+    def leader(self, target: Identity, number: int) -> str:
+        """Send `number` to the leader alone."""
+        refused = self._refuses(target)
+        if refused:
+            return refused
+        name = signal.Signals(number).name
+        try:
+            handle = os.pidfd_open(target.pid)
+        except OSError:
+            return "already gone"
+        try:
+            now = self._probe.identity(target.pid)
+            if now is None:
+                return "already gone"
+            if target.is_same(now) is not True:
+                return f"refused: pid {target.pid} is another process now"
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return "already gone"
+        except PermissionError:
+            return f"{name} denied for {target.pid}"
+        finally:
+            os.close(handle)
+        return f"{name} sent to {target.pid}"
+
+    def workers(self, target: Identity, number: int) -> str:
+        """Send `number` to everybody of the job but its leader."""
+        return self._many(target, number, [pid for pid in self._probe.tree(target.pid) if pid != target.pid])
+
+    def tree(self, target: Identity, number: int) -> str:
+        """Send `number` to the leader, then to everybody else of the job."""
+        refused = self._refuses(target)
+        if refused:
+            return refused
+        first = self.leader(target, number)
+        if first.startswith("refused"):
+            return first
+        others = [pid for pid in self._probe.tree(target.pid) if pid != target.pid]
+        return f"{first}; {self._many(target, number, others)}" if others else first
+
+    def save(self, target: Identity, number: int) -> str:
+        """Send a checkpoint signal to those of the job that catch it: to others it would be the end (leader first)."""
+        refused = self._refuses(target)
+        if refused:
+            return refused
+        catching = [pid for pid in self._probe.tree(target.pid) if self._probe.on_signal(pid, number) == "caught"]
+        if not catching:
+            return f"nobody catches {signal.Signals(number).name}: not sent"
+        return self._many(target, number, sorted(catching, key=lambda pid: pid != target.pid))
+
+    def alive(self, target: Identity) -> list[int]:
+        """Give who of the job is still there."""
+        return self._probe.tree(target.pid)
+
+    def _refuses(self, target: Identity) -> str:
         if target.pid <= 1:
             return f"refused: pid {target.pid} is never signalled"
         now = self._probe.identity(target.pid)
         if now is not None and target.is_same(now) is not True:
             return f"refused: pid {target.pid} is another process now"
-        name = signal.Signals(number).name
-        strays = [pid for pid in self._probe.tree(target.pid) if pid > 1 and pid not in (target.pid, os.getpid())]
-        sent = 0
-        try:
-            os.killpg(target.pid, number)
-            sent += 1
-        except ProcessLookupError:
-            pass
-        except PermissionError:
-            return f"{name} denied for group {target.pid}"
-        for pid in strays:
-            sent += self._one(pid, number, target.pid)
-        return f"{name} sent to group {target.pid}" + (f" and {sent - 1} more" if sent > 1 else "") if sent else "already gone"
+        return ""
 
-    @staticmethod
-    def _one(pid: int, number: int, group: int) -> int:
-        """Signal one stray descendant that is not in the group (members have had theirs)."""
-        try:
-            if os.getpgid(pid) == group:
-                return 0
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            return 0
-        return 1
+    def _many(self, target: Identity, number: int, pids: list[int]) -> str:
+        """Signal some of the job, each after a look whether it is (still) of the job."""
+        name = signal.Signals(number).name
+        handles: dict[int, int] = {}
+        for pid in pids:
+            if pid > 1 and pid != os.getpid():
+                with contextlib.suppress(OSError):
+                    handles[pid] = os.pidfd_open(pid)
+        still, sent = set(self._probe.tree(target.pid)), 0
+        for pid, handle in handles.items():
+            try:
+                if pid in still:
+                    signal.pidfd_send_signal(handle, number)
+                    sent += 1
+            except (ProcessLookupError, PermissionError):
+                continue
+            finally:
+                os.close(handle)
+        return f"{name} sent to {sent} process(es)" if sent else "already gone"

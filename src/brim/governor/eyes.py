@@ -1,0 +1,128 @@
+"""Gathers one look from the probes, the job's processes and the control page; it judges nothing."""
+
+from brim import control
+from brim.facts.look import GONE, SAME, UNSURE, JobWords, Look
+from brim.values import Missing, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from brim.control import Page
+    from brim.facts.device import Device, Reading
+    from brim.facts.process import Identity, Usage
+    from brim.seams import Probe
+
+    class JobProbe(Protocol):
+        """One look at the job's processes."""
+
+        def identity(self, pid: int) -> "Identity | None":
+            """Say who has this pid now."""
+            ...
+
+        def tree(self, leader: int) -> list[int]:
+            """Give the pids of the job that are alive."""
+            ...
+
+        def usage(self, leader: "Identity") -> "Usage":
+            """Say what the job holds on the host."""
+            ...
+
+        def on_signal(self, pid: int, number: int) -> str:
+            """Say what a signal does to a process: caught, ignored, default, unknown."""
+            ...
+
+
+SIGTERM = 15
+
+
+class Seen(Record):
+    """One look, and the pids it counted."""
+
+    look: Look
+    pids: tuple[int, ...]
+
+
+class Eyes:
+    """Looks at one job on one machine. What the cards held before the job began is remembered, for cards that do not tell who holds what."""
+
+    def __init__(self, *, probe: "Probe", process: "JobProbe", page: "Page | None", leader: "Identity") -> None:
+        self._probe, self._process, self._page, self._leader = probe, process, page, leader
+        self._before: dict[str, int] = {}
+
+    def first(self, now: int) -> "Reading":
+        """Look at the devices before the job begins."""
+        reading = self._probe.read(now)
+        for device in reading.devices:
+            if isinstance(device.memory.used_bytes, int):
+                self._before[device.id] = device.memory.used_bytes
+        return reading
+
+    def look(self, now: int, *, wishes: tuple[str, ...] = (), wakes: tuple[str, ...] = (), halting: bool = False, ready: bool = False) -> Seen:
+        """Look once. With `halting` it is also asked what SIGTERM does to the leader."""
+        reading = self._probe.read(now)
+        pids = tuple(self._process.tree(self._leader.pid))
+        usage = self._process.usage(self._leader)
+        held = tuple((device.id, self._held(device, usage, pids)) for device in reading.devices)
+        look = Look(
+            reading=reading,
+            usage=usage,
+            words=self._words(),
+            leader=self._who(),
+            others=len([pid for pid in pids if pid != self._leader.pid]),
+            leader_on_term=self._process.on_signal(self._leader.pid, SIGTERM) if halting else "unknown",
+            ready=ready,
+            held=held,
+            wishes=wishes,
+            wakes=wakes,
+        )
+        return Seen(look=look, pids=pids)
+
+    def _who(self) -> str:
+        now = self._process.identity(self._leader.pid)
+        if now is None:
+            return GONE
+        same = self._leader.is_same(now)
+        return UNSURE if same is None else SAME if same else GONE
+
+    def _held(self, device: "Device", usage: "Usage", pids: tuple[int, ...]) -> "int | Missing":
+        """What the job holds on one device: its processes as the card tells them, else what the card holds more than before it began."""
+        if device.backend == "cpu":
+            return usage.held_bytes
+        if isinstance(device.processes, tuple):
+            mine = [entry.used_bytes for entry in device.processes if entry.pid in pids]
+            numbers = [count for count in mine if isinstance(count, int)]
+            if mine and len(numbers) == len(mine):
+                return sum(numbers)
+        if isinstance(device.memory.used_bytes, int) and device.id in self._before:
+            return max(0, device.memory.used_bytes - self._before[device.id])
+        return Missing(reason="not_supported", detail=f"{device.id} does not tell who holds its memory")
+
+    def _words(self) -> "JobWords | None":
+        """The job's half of the page; None while it has said nothing."""
+        page = self._page
+        if page is None or page.words[control.W_JOB_PID] == 0:
+            return None
+        words = page.words
+        note = page.last_checkpoint()
+        extra = {}
+        if note is not None:
+            extra = {
+                "checkpoint_step": note.step,
+                "checkpoint_path": note.path,
+                "checkpoint_started_ns": note.started_ns,
+                "checkpoint_ended_ns": note.ended_ns,
+                "checkpoint_complete": note.complete,
+                "checkpoint_request": note.request,
+            }
+        return JobWords(
+            beat_ns=words[control.W_JOB_BEAT],
+            step=words[control.W_STEP],
+            tokens=words[control.W_TOKENS],
+            phase=control.unpack_name(words[control.W_PHASE]),
+            asked=words[control.W_DIRECTIVE] >> 8,
+            seen=words[control.W_SEEN],
+            answered=words[control.W_ANSWERED],
+            evaluations=words[control.W_EVALUATIONS],
+            **extra,
+        )
