@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from brim.facts.model import Checkpoint
     from brim.facts.settings import Limits
     from brim.facts.training import TrainWorkload
-    from brim.launch import RunResult
+    from brim.launch import Extras, RunResult
     from brim.preflight import Compressed, Preflight
-    from brim.seams import Clock
+    from brim.seams import Clock, Probe
 
     class HostReader(Protocol):
         """One look at the host."""
@@ -160,11 +160,14 @@ def run(
     force: bool = False,
     environ: "Mapping[str, str] | None" = None,
     clock: "Clock | None" = None,
+    probe: "Probe | None" = None,
+    extras: "Extras | None" = None,
 ) -> "RunResult":
     """Gate, launch and govern one command; see `launch.run`."""
     from brim.launch import run as launch
 
-    result = launch(command, limits, run_dir=run_dir or default_run_dir(), prediction=prediction, force=force, environ=environ, clock=clock)
+    folder = run_dir or default_run_dir()
+    result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=probe, extras=extras)
     if prediction is not None:
         remember(prediction, result.report)
     return result

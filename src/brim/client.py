@@ -66,7 +66,7 @@ def _read_only() -> None:
 
 
 def attached() -> bool:
-    """Is there a governor's page?"""
+    """Whether there is a governor's page."""
     return _words is not None
 
 
@@ -136,7 +136,7 @@ def _obey(words: "memoryview[int]", now: int) -> int:
 
 
 def should_stop() -> bool:
-    """Shall the job end now (after what it has saved)?"""
+    """Whether the job shall end now (after what it has saved)."""
     return directive() == STOP or (_words is not None and bool(_words[_DIE]) and governor_lost())
 
 

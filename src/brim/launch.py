@@ -1,36 +1,42 @@
 """Ask the gate, start the child in its own group, hand it to the governor; refuse loudly, exit with the refusal's code."""
 
-import json
 import os
 import signal
-import sys
+import time
 
-from brim import __version__
+from brim import __version__, control
 from brim.actions.child import Child
-from brim.actions.files import write_atomically
+from brim.actions.group import Group
+from brim.actions.keeper import Keeper
+from brim.actions.notify import Notifier, to_stderr
+from brim.actions.pause import Brake
+from brim.actions.power import PowerCap
 from brim.actions.signal import Signaller
+from brim.book import Book
 from brim.clock import SystemClock
-from brim.errors import Refused, Unreadable, Usage
-from brim.facts.process import Ending
+from brim.errors import CannotTell, KilledByOther, Refused, Stopped, Unreadable, Usage
+from brim.facts.device import Device, Memory, Reading
 from brim.gate import DOES_NOT_FIT
-from brim.governor import Governor
-from brim.journal.store import Journal
+from brim.governor import Ending, Eyes, Governor, Hands
 from brim.probes.host import HostProbe
 from brim.probes.process import ProcessProbe
-from brim.reports import documents, markdown
-from brim.values import Record, plain
+from brim.probes.wakes import Wakes
+from brim.values import Missing, Record, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from brim.control import Page
+    from brim.facts.look import Look
     from brim.facts.settings import Limits
+    from brim.policy.states import Decision
     from brim.prediction import Prediction
-    from brim.seams import Clock
+    from brim.seams import Clock, Probe
 
-STOPPED = 75
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED = Stopped.exit_code
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RunResult(Record):
@@ -39,6 +45,34 @@ class RunResult(Record):
     exit_code: int
     run_dir: str
     report: "Mapping[str, Any]"
+
+
+class Extras(Record):
+    """What a run may have beside its limits: where notices go, who watches, and what it goes on from."""
+
+    notify_command: tuple[str, ...] = ()
+    webhook: str = ""
+    watch: "Callable[[Limits, Decision, Look, int], None] | None" = None
+    say: "Callable[[str], None]" = to_stderr
+    resume_from: str = ""
+    resume_step: int = -1
+    resumed_run: str = ""
+    attempt: int = 0
+
+
+class HostOnly:
+    """A probe of the host alone: one device, `cpu`."""
+
+    def __init__(self, host: "HostProbe | None" = None) -> None:
+        self._host = host or HostProbe()
+
+    def read(self, now_ns: int) -> Reading:
+        """The host now."""
+        from brim.budget import of_host
+
+        seen = self._host.read()
+        memory = Memory(total_bytes=seen.total_bytes, available_bytes=seen.available_bytes)
+        return Reading(at_ns=now_ns, devices=(Device(id="cpu", backend="cpu", name="host memory", memory=memory, budget=of_host(seen)),), host=seen)
 
 
 def run(
@@ -50,97 +84,181 @@ def run(
     force: bool = False,
     environ: "Mapping[str, str] | None" = None,
     clock: "Clock | None" = None,
+    probe: "Probe | None" = None,
+    extras: "Extras | None" = None,
 ) -> RunResult:
     """Gate, launch and govern one command; every outcome leaves a report in `run_dir`.
 
-    `Refused` where the gate says no (the folder then holds the refusal); `Unreadable` where the run folder or the command cannot be used.
+    `Refused` where the gate says no (the folder then holds the refusal); `CannotTell` where telemetry is required and there is none; `Unreadable` where the run folder
+    or the command cannot be used.
     """
-    clock = clock or SystemClock()
+    clock, extras, probe = clock or SystemClock(), extras or Extras(), probe or HostOnly()
+    first = probe.read(clock.now_ns())
+    limits = limits.meaning(next((device.id for device in first.devices if device.backend != "cpu" and limits.governs(device.id)), "cpu"))
     _make_folder(run_dir)
-    journal = Journal(os.path.join(run_dir, "journal.db"), clock)
-    begun = {"schema": "brim.journal/1", "brim": __version__, "command": list(command), "cwd": os.getcwd(), "limits": plain(limits)}
-    journal.append("begin", begun)
-    book = _Book(run_dir, journal, clock, list(command), limits, prediction)
-    book.write_plan()
+    book = Book(run_dir, clock, list(command), limits, prediction, dict(os.environ if environ is None else environ), extras.attempt, extras.resumed_run)
+    book.begin(__version__)
     verdict = prediction.verdict if prediction is not None else "cannot_tell"
     reasons = list(prediction.reasons) if prediction is not None else ["no model that brim can price is named; the limits alone are enforced"]
-    journal.append("gate", {"verdict": verdict, "reasons": reasons, "forced": force})
+    unseen = [device.id for device in first.devices if limits.governs(device.id) and not _tells(device)]
+    book.journal.append("gate", {"verdict": verdict, "reasons": reasons, "forced": force, "unseen": unseen})
+    if limits.require_telemetry and (unseen or not first.devices) and not force:
+        book.close(CannotTell.exit_code, "gate", f"telemetry is required and missing: {', '.join(unseen) or 'no device answers'}", None)
+        raise CannotTell(
+            f"not started: telemetry is required, and {', '.join(unseen) or 'no device'} does not tell",
+            hint="Repair it (brim doctor), or leave --require-telemetry out.",
+        )
     if verdict == DOES_NOT_FIT and not force:
         book.close(Refused.exit_code, "gate", "; ".join(reasons), None)
         raise Refused(f"not started: {'; '.join(reasons)}", hint=_nearest(prediction))
-    return _govern(book, limits, dict(os.environ if environ is None else environ))
+    return _govern(book, limits, probe, extras)
 
 
-def _govern(book: "_Book", limits: "Limits", environ: "dict[str, str]") -> RunResult:
-    probe = ProcessProbe()
+def _tells(device: Device) -> bool:
+    return not isinstance(device.memory.free_bytes, Missing) or not isinstance(device.memory.available_bytes, Missing)
+
+
+def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> RunResult:
+    """Make what the run needs, start the job held, write down who it is, let it go, govern it, and put everything away again."""
+    clock = book.clock
+    page = _make_page(limits, extras, clock)
+    environ = {key: value for key, value in book.environ.items() if not key.startswith(("BRIM_CONTROL", "BRIM_RUN", "BRIM_RESUME"))}
+    environ |= {"BRIM_RUN": book.run_dir} | ({"BRIM_CONTROL": page.path} if page else {})
+    if extras.resume_from:
+        environ |= {"BRIM_RESUME_FROM": extras.resume_from, "BRIM_RESUME_STEP": str(extras.resume_step)}
+    group = Group(f"brim-{os.getpid()}-{clock.now_ns() // 1000:x}")
+    process = ProcessProbe(mark=f"BRIM_RUN={book.run_dir}")
     book.journal.append("launch", {"command": book.command})
-    child = Child(book.command, probe, env=environ, cwd=os.getcwd(), log_path=os.path.join(book.run_dir, "engine.log"))
-    book.journal.append("launched", {"pid": child.pid, "birth": plain(child.identity.birth)})
-    governor = Governor(child, limits, host=HostProbe(), process=probe, actuator=Signaller(probe), journal=book.journal, clock=book.clock)
+    child = Child(book.command, process, env=environ, cwd=os.getcwd(), log_path=os.path.join(book.run_dir, "engine.log"))
+    refused = group.add(child.pid)
+    process.group_dir, process.procs_dir = group.memory_dir, group.kill_dir
+    child.offer_to_the_kernel()
+    leader = {"pid": child.pid, "birth": plain(child.identity.birth)}
+    groups = {"groups": list(group.made), "refused": [*group.refused, *([refused] if refused else [])]}
+    book.journal.append("launched", {**leader, **groups, "control": page.path if page else ""})
+    keeper = None
+    if limits.die_with_me and isinstance(child.identity.birth, int):
+        keeper = Keeper(child.pid, child.identity.birth, grace_ns=limits.grace_ns, kill_dir=group.kill_dir, made=group.made)
+    wakes = _make_wakes(child, group, probe, limits, clock)
+    signaller = Signaller(process)
+    hands = Hands(
+        child.identity, page=page, signaller=signaller, brake=Brake(lambda number: signaller.tree(child.identity, number), group if group.kill_dir else None), group=group,
+        notifier=Notifier(say=extras.say, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ),
+        checkpoint_signal=limits.checkpoint_signal, power=_power(limits),
+    )  # fmt: skip
+    eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
+    eyes.first(clock.now_ns())
 
-    def hand_on(number: int, _frame: object) -> None:
-        governor.asked_to_stop = number
+    def watch(decision: "Decision", seen: "Any", now: int) -> None:
+        book.keep_state(decision.state)
+        if extras.watch is not None:
+            extras.watch(limits, decision, seen.look, now)
 
-    previous = {number: signal.signal(number, hand_on) for number in _PASSED_ON}
+    governor = Governor(
+        child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
+    )
+    ending = _under_signals(governor, child, wakes[0])
+    kills = process.oom_kills()
+    if keeper is not None:
+        keeper.close()
+    left = group.remove()
+    child.close()
+    wakes[0].close()
+    if page is not None:
+        _put_away(page)
+    return _finish(book, ending, kills, left)
+
+
+def _under_signals(governor: Governor, child: Child, wakes: Wakes) -> Ending:
+    """Govern with our own signals caught: each one ends the wait at once, and takes the job's checkpoint path."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    wakes.watch(reader, "signal", drain="read")
+
+    def hand_on(_number: int, _frame: object) -> None:
+        governor.ask()
+
+    previous: dict[int, Any] = {}
+    try:
+        previous = {number: signal.signal(number, hand_on) for number in _ENDING}
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    except ValueError:
+        before = None  # not the main thread: the caller keeps its own handlers
     try:
         child.release()
-        ending = governor.govern()
+        return governor.govern()
     finally:
+        if before is not None:
+            signal.set_wakeup_fd(before)
         for number, handler in previous.items():
             signal.signal(number, handler)
-        child.close()
+        wakes.forget(reader)
+        os.close(reader)
+        os.close(writer)
+
+
+def _make_page(limits: "Limits", extras: Extras, clock: "Clock") -> "Page | None":
+    """The control page, in memory where there is such a place; None where nothing can be written (then the job is governed by signals alone)."""
+    stale = max(5_000_000_000, 5 * limits.poll_ns)
+    for folder in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", "/tmp"):  # noqa: S108 - the page is made with O_EXCL semantics by rename, mode 0600
+        if folder and os.path.isdir(folder):
+            path = f"{folder}/brim-{os.getuid()}-{os.getpid()}-{time.monotonic_ns():x}.control"
+            try:
+                page = control.Page.create(path, stale_after_ns=stale, die_with_me=limits.die_with_me, resumed_from=max(extras.resume_step, 0))
+            except OSError:
+                continue
+            page.beat(clock.now_ns())
+            return page
+    return None
+
+
+def _put_away(page: "Page") -> None:
+    path = page.path
+    page.close()
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def _make_wakes(child: Child, group: Group, probe: "Probe", limits: "Limits", clock: "Clock") -> "tuple[Wakes, bool]":
+    """Ask the kernel to wake us: at the end of the child, near the floor of the job's budget or of the group that limits us, when tasks wait for memory."""
+    wakes, woken = Wakes(), False
+    wakes.watch(child.pidfd, "child")
+    budget, floor, margin = limits.budget("cpu"), limits.floor_bytes, limits.margin("cpu")
+    if group.memory_dir and budget is not None:
+        levels = [wakes.threshold(group.memory_dir, level) for level in (budget - floor - margin, budget - floor + 1)]
+        woken = all(levels)
+    host = probe.read(clock.now_ns()).host
+    if isinstance(host.cgroup_limit_bytes, int) and isinstance(host.cgroup_path, str):
+        folder = os.path.dirname(host.cgroup_path)
+        levels = [wakes.threshold(folder, level) for level in (host.cgroup_limit_bytes - floor - margin, host.cgroup_limit_bytes - floor + 1)]
+        woken = woken or (budget is None and all(levels))
+    if group.memory_dir:
+        wakes.events(f"{group.memory_dir}/memory.events")
+    wakes.pressure("/proc/pressure/memory")
+    return wakes, woken
+
+
+def _power(limits: "Limits") -> "tuple[Callable[[], str], Callable[[], str]] | None":
+    if limits.power_cap_w is None:
+        return None
+    cap = PowerCap(0, limits.power_cap_w)
+    return cap.apply, cap.restore
+
+
+def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunResult:
+    """Work out the exit code: the child's own, 75 where we stopped it, 9 where the kernel killed it and there is proof."""
     own = 128 - ending.status if ending.status < 0 else ending.status
-    book.journal.append("child_end", {"exit_code": own, "by": ending.by, "status": ending.status, "reason": ending.reason})
-    return book.close(own if ending.by == "child" else STOPPED, ending.by, ending.reason, ending)
-
-
-class _Book:
-    """The run folder: everything that is written about one run."""
-
-    def __init__(self, run_dir: str, journal: Journal, clock: "Clock", command: list[str], limits: "Limits", prediction: "Prediction | None") -> None:
-        self.run_dir, self.journal, self.clock, self.command = run_dir, journal, clock, command
-        self._limits, self._prediction, self._begun_ns, self._begun_wall_ns = limits, prediction, clock.now_ns(), clock.wall_ns()
-
-    def write_plan(self) -> None:
-        """The prediction as it stood before the launch."""
-        plan = {
-            "schema": "brim.plan/1",
-            "prediction": None if self._prediction is None else documents.prediction(self._prediction),
-            "limits": plain(self._limits),
-        }
-        self._write("plan.json", plan)
-
-    def close(self, exit_code: int, by: str, reason: str, ending: Ending | None) -> RunResult:
-        """Write the end record, then resume.json and the reports, which carry the journal's head."""
-        self.journal.append("end", {"exit_code": exit_code, "by": by})
-        self.journal.close()
-        log = self._log()
-        report = documents.run(
-            run_dir=self.run_dir, command=self.command, limits=self._limits, prediction=self._prediction, ending=ending, exit_code=exit_code, by=by, reason=reason,
-            began_wall_ns=self._begun_wall_ns, lasted_ns=self.clock.now_ns() - self._begun_ns, engine_log=log, journal_head=self.journal.head,
-        )  # fmt: skip
-        resume = {
-            "schema": "brim.resume/1", "command": self.command, "cwd": os.getcwd(), "exit_code": exit_code, "stopped_by": by, "reason": reason,
-            "checkpoint": {"state": "none", "detail": "no checkpoint was acknowledged or signalled for"},
-        }  # fmt: skip
-        self._write("resume.json", resume)
-        self._write("report.json", report)
-        self._write("report.md", markdown.run(report))
-        return RunResult(exit_code=exit_code, run_dir=self.run_dir, report=report)
-
-    def _log(self) -> str:
-        try:
-            with open(os.path.join(self.run_dir, "engine.log"), encoding="utf-8", errors="replace") as file:
-                return file.read(8 << 20)
-        except OSError:
-            return ""
-
-    def _write(self, name: str, content: "Mapping[str, Any] | str") -> None:
-        text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        try:
-            write_atomically(os.path.join(self.run_dir, name), text)
-        except OSError as fault:
-            print(f"brim: {name} could not be written: {fault.strerror}", file=sys.stderr)
+    by, reason, code = ending.by, ending.reason, own
+    if by == "child" and kills and (ending.status == -signal.SIGKILL or own == 137):
+        by, reason, code = "kernel", f"the kernel's OOM killer struck in the job's own group ({kills} time(s), by its counter)", KilledByOther.exit_code
+    elif by == "end":
+        code = 0
+    elif by in ("governor", "signal"):
+        code = STOPPED
+    body = {"exit_code": own, "by": by, "status": ending.status, "reason": reason, "after": ending.after, "oom_kills": kills}
+    book.journal.append("child_end", {**body, **({"left_behind": left} if left else {})}, deadline_ns=5_000_000_000)
+    return RunResult(exit_code=code, run_dir=book.run_dir, report=book.close(code, by, reason, ending))
 
 
 def _make_folder(path: str) -> None:

@@ -1,9 +1,9 @@
 """Drives the governor's mind by hand: one device, one job, a clock that moves when it is told to."""
 
 from brim.facts.device import Budget, Device, Host, Memory, Reading
-from brim.facts.limits import SECOND, Limits
 from brim.facts.look import SAME, JobWords, Look
 from brim.facts.process import Usage
+from brim.facts.settings import SECOND, Limits
 from brim.policy import begin, decide
 from brim.policy.states import CHECKPOINT, PAUSE, RESUME, SLOW, STOP
 from brim.units import GIB

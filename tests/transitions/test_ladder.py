@@ -1,11 +1,12 @@
 """What each level does: heat slows and pauses, memory saves and stops, faults stop, the unknown has a clock. One test per arrow of the ladder."""
 
 import pytest
-from driver import FAILED, GONE, LIMITS, Drive
 
-from brim.facts.limits import SECOND
+from brim.facts.settings import SECOND
 from brim.policy.states import ASKED, BLOCK, ENDED, KILLING, RUN, SIGNALLED, TERMINATING, THROTTLE, WORKERS
 from brim.units import GIB, MIB
+
+from .driver import FAILED, GONE, LIMITS, Drive
 
 PLAIN = LIMITS.replace(max_temp_c=None)
 

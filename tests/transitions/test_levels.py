@@ -1,12 +1,13 @@
 """One test per arrow of a signal's level, and what holds it back."""
 
 import pytest
-from driver import FAILED, LIMITS, Drive
 
-from brim.facts.limits import SECOND
+from brim.facts.settings import SECOND
 from brim.policy import levels
 from brim.policy.states import ARROWS, BLOCK, ORDER, RUN, STAGES, THROTTLE, UNKNOWN, Signal
 from brim.units import GIB, MIB
+
+from .driver import FAILED, LIMITS, Drive
 
 LEVELS = (RUN, THROTTLE, BLOCK)
 

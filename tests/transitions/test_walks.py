@@ -1,11 +1,14 @@
 """Random walks of events: whatever comes, some things never happen."""
 
-from driver import FAILED, GONE, LIMITS, Drive
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brim.policy.states import ARROWS, BLOCK, ORDER, STAGES, THROTTLE, UNKNOWN
 from brim.units import GIB, MIB
+
+from .driver import FAILED, GONE, LIMITS, Drive
 
 EVENTS = st.fixed_dictionaries(
     {
@@ -88,7 +91,7 @@ def test_no_flapping(walk):
         if drive.level() != level:
             changes.append((drive.now, level, drive.level()))
             level = drive.level()
-    for (at, _, _), (later, old, new) in zip(changes, changes[1:], strict=False):
+    for (at, _, _), (later, old, new) in pairwise(changes):
         if old is not None and ORDER[new] < ORDER[old]:
             assert later - at >= drive.limits.dwell_ns
 
@@ -98,7 +101,7 @@ def test_no_flapping(walk):
 def test_the_same_inputs_give_the_same_answer(events):
     """The mind has no hidden memory, clock or chance."""
     one, two = Drive(), Drive()
-    for event in events:
-        event = dict(event)
+    for given_event in events:
+        event = dict(given_event)
         after = event.pop("after")
         assert one.look(after, **event).last == two.look(after, **event).last

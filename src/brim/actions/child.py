@@ -4,13 +4,16 @@ Why held back: between `fork` and the record of the pid the governor may be kill
 `exec`s the command in its place (same pid, same birth). If the pipe closes without a word, the process ends and the command never ran.
 """
 
+import contextlib
 import os
 import select
+import signal
 import subprocess
 import threading
 
 from brim.errors import Unreadable
 from brim.facts.process import Identity
+from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 
 _HOLD = 'read -r _ <&{fd} || exit 125; exec "$@" {fd}<&-'
 _COPY_BYTES = 1 << 16
+# What engines write when their load is over: llama-server (tools/server/server.cpp), uvicorn under vLLM and SGLang, Ollama.
+READY = (b"server is listening", b"all slots are idle", b"Application startup complete", b"Uvicorn running on", b"The server is fired up", b"Listening on ")
+_SET_CHILD_SUBREAPER = 36
+OOM_SCORE = 500
 
 
 class Child:
@@ -43,8 +50,11 @@ class Child:
         finally:
             os.close(reader)
         self.pid = self._process.pid
-        self.identity = probe.identity(self.pid) or Identity(pid=self.pid, birth=0)
-        self._pidfd = os.pidfd_open(self.pid)
+        self.identity = probe.identity(self.pid) or Identity(pid=self.pid, birth=Missing(reason="gone", detail="it ended at once"))
+        self.pidfd = os.pidfd_open(self.pid)
+        self._ready = threading.Event()
+        self._known: set[int] = set()
+        self._subreaper = _adopt_orphans()
         self._copiers = self._tee(log_path)
 
     def _tee(self, log_path: str | None) -> list[threading.Thread]:
@@ -52,7 +62,7 @@ class Child:
             return []
         log = open(log_path, "ab", buffering=0)  # noqa: SIM115 — closed by the last copier
         pairs = [(stream, fd) for stream, fd in ((self._process.stdout, 1), (self._process.stderr, 2)) if stream is not None]
-        copiers = [threading.Thread(target=_copy, args=(stream, fd, log), name=f"brim-tee-{fd}", daemon=True) for stream, fd in pairs]
+        copiers = [threading.Thread(target=_copy, args=(stream, fd, log, self._ready), name=f"brim-tee-{fd}", daemon=True) for stream, fd in pairs]
         for copier in copiers:
             copier.start()
         return copiers
@@ -70,9 +80,68 @@ class Child:
     def wait(self, nanoseconds: int) -> int | None:
         """Wait at most so long for the end. The exit status (negative: the signal that ended it), or None while it runs."""
         status = self._process.poll()
-        if status is None and select.select([self._pidfd], [], [], max(0, nanoseconds) / 1e9)[0]:
+        if status is None and select.select([self.pidfd], [], [], max(0, nanoseconds) / 1e9)[0]:
             status = self._process.wait()
         return status
+
+    def poll(self) -> int | None:
+        """The exit status (negative: the signal that ended it), or None while it runs."""
+        return self._process.poll()
+
+    def offer_to_the_kernel(self) -> bool:
+        """Raise the job's `oom_score_adj`, so that the kernel takes it before its guard; False where that is refused."""
+        try:
+            with open(f"/proc/{self.pid}/oom_score_adj", "w", encoding="ascii") as file:
+                file.write(str(OOM_SCORE))
+        except OSError:
+            return False
+        return True
+
+    def is_ready(self) -> bool:
+        """Whether the engine has said in its log that it is ready."""
+        return self._ready.is_set()
+
+    def attend(self, pids: tuple[int, ...] = ()) -> None:
+        """Reap what came back to us as a child (`pids`: who was of the job at the last look), and lend the terminal to a job that wants to read from it."""
+        self._known.update(pid for pid in pids if pid != self.pid)
+        for pid in list(self._known):
+            try:
+                done, _ = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                if not os.path.exists(f"/proc/{pid}"):
+                    self._known.discard(pid)
+                continue
+            if done:
+                self._known.discard(pid)
+        if os.getpid() == 1:
+            self._reap_all()
+        self._lend_terminal()
+
+    def _reap_all(self) -> None:
+        """As the first process of a container every orphan is ours to reap."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None or found.si_pid == self.pid:
+                return
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(found.si_pid, os.WNOHANG)
+
+    def _lend_terminal(self) -> None:
+        """A job that was stopped for reading from the terminal (SIGTTIN) gets it; from then on Ctrl-C is the job's, as it expects."""
+        if not os.isatty(0) or self._process.returncode is not None:
+            return
+        try:
+            found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+            if found is not None and found.si_status in (signal.SIGTTIN, signal.SIGTTOU):
+                before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+                os.tcsetpgrp(0, self.pid)
+                signal.signal(signal.SIGTTOU, before)
+                os.killpg(self.pid, signal.SIGCONT)
+        except (OSError, ValueError):
+            return
 
     def close(self) -> None:
         """Collect the output that is still on its way (for a moment: a descendant may hold the pipe open) and give descriptors back."""
@@ -81,15 +150,30 @@ class Child:
             self._release = -1
         for copier in self._copiers:
             copier.join(1.0)
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
 
 
-def _copy(stream: "BinaryIO", fd: int, log: "BinaryIO") -> None:
+def _adopt_orphans() -> bool:
+    """Become the subreaper of what we start: a daemon that leaves its parents comes back to us as a child. False where the system has no such thing."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def _copy(stream: "BinaryIO", fd: int, log: "BinaryIO", ready: threading.Event) -> None:
     """Copy until the stream ends. A full disk or a closed terminal must not stop the job: that copy is given up, the other goes on."""
     to_terminal = to_log = True
+    tail = b""
     while data := os.read(stream.fileno(), _COPY_BYTES):
+        if not ready.is_set():
+            tail = tail[-128:] + data
+            if any(words in tail for words in READY):
+                ready.set()
         to_terminal = to_terminal and _write(fd, data)
         to_log = to_log and _write(log.fileno(), data)
 

@@ -3,10 +3,10 @@
 import os
 
 
-def write_atomically(path: str, text: str) -> None:
+def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:
     """After this returns the file holds `text`, also after a power cut; before, it holds what it held. `OSError` where the disk refuses."""
     temporary = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(text)

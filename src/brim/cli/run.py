@@ -4,13 +4,14 @@ import os
 import sys
 
 from brim import api
+from brim.cli import limits as bounds
+from brim.cli import live
 from brim.cli.fit import add_workload, workload
-from brim.cli.words import Parser, emit, size, split_command, time
+from brim.cli.words import Parser, emit, split_command
 from brim.engines.llama_cpp.command import read
 from brim.errors import Usage
-from brim.facts.settings import limits
+from brim.launch import Extras
 from brim.reports import text
-from brim.units import format_bytes, format_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
 def _parser() -> Parser:
     parser = Parser("run", "Start a command only if its model fits, and keep it inside the limits. Usage: brim run [flags] -- COMMAND…")
     parser.add_argument("--model", metavar="MODEL", help="gate the launch by this model's plan")
-    parser.add_argument("--memory-budget", type=size, metavar="SIZE", help="what the job may hold on the host")
-    parser.add_argument("--floor", type=size, metavar="SIZE", help="stop the job when less than this is free")
-    parser.add_argument("--throttle-margin", type=size, metavar="SIZE", help="warn this much above the floor")
-    parser.add_argument("--poll", type=time, metavar="TIME", help="longest time between two looks (default 100ms)")
-    parser.add_argument("--grace", type=time, metavar="TIME", help="time between SIGTERM and SIGKILL (default 10s)")
+    bounds.add(parser)
+    parser.add_argument("--notify-command", metavar="CMD", help="run this for every notice, the notice as its last argument (a word, or a quoted command line)")
+    parser.add_argument("--notify-webhook", metavar="URL", help="POST every notice there as JSON")
     parser.add_argument("--run-dir", metavar="DIR", help="the run folder (default: a new one in the state folder)")
     parser.add_argument("--force", action="store_true", help="start although the gate refuses; the limits stay enforced")
     parser.add_argument("--dry-run", action="store_true", help="print the limits as understood and the gate's answer, start nothing")
@@ -43,28 +42,41 @@ def main(argv: list[str]) -> int:
     asked = _parser().parse_args(own)
     if not command:
         raise Usage("run: no command was given", hint="Write it behind --: brim run --memory-budget 8GiB -- python train.py")
-    bounds = limits(
-        memory_budget_bytes=asked.memory_budget, floor_bytes=asked.floor, margin_bytes=asked.throttle_margin, poll_ns=asked.poll, grace_ns=asked.grace
-    )
-    prediction = _predict(asked, command)
-    _echo(bounds, prediction)
+    limits = bounds.read(asked)
+    prediction = _predict(asked, command, limits)
+    echo(limits, prediction, verbose=asked.dry_run)
     if asked.dry_run:
+        print("\n".join(text.ladder(limits)), file=sys.stderr)
         return 0
-    result = api.run(command, bounds, run_dir=asked.run_dir, prediction=prediction, force=asked.force)
+    result = api.run(command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=extras(asked))
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:
         emit(result.report)
     return result.exit_code
 
 
-def _predict(asked: "Namespace", command: list[str]) -> "Prediction | None":
+def extras(asked: "Namespace") -> Extras:
+    """Where notices go, and the live line where stderr is a terminal."""
+    import shlex
+
+    line = live.Line() if os.isatty(2) and not asked.json else None
+    return Extras(
+        notify_command=tuple(shlex.split(asked.notify_command or "")),
+        webhook=asked.notify_webhook or "",
+        watch=line.show if line else None,
+        say=line.say if line else live.plain,
+    )
+
+
+def _predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Prediction | None":
     """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget."""
     named = (asked.model, workload(asked)) if asked.model is not None else _named(command)
     if named is None:
         return None
     environ = dict(os.environ)
-    if asked.memory_budget is not None:
-        environ["BRIM_DEVICE_BUDGET_BYTES"] = str(asked.memory_budget)
+    budget = limits.budget("") or limits.budget("cpu")
+    if budget is not None:
+        environ["BRIM_DEVICE_BUDGET_BYTES"] = str(budget)
     return api.fit(named[0], named[1], environ=environ)
 
 
@@ -78,11 +90,10 @@ def _named(command: list[str]) -> "tuple[str, LlamaWorkload] | None":
     return None if found is None or found.model is None else (found.model, found.workloads[0])
 
 
-def _echo(bounds: "Limits", prediction: "Prediction | None") -> None:
-    """Say the limits as they were understood, before anything starts."""
-    for name, origin in bounds.origins:
-        value = getattr(bounds, name)
-        shown = "not set" if value is None else format_ns(value) if name.endswith("_ns") else format_bytes(value)
-        print(f"brim: {name} = {shown} ({origin})", file=sys.stderr)
+def echo(limits: "Limits", prediction: "Prediction | None", *, verbose: bool) -> None:
+    """Say the limits as they were understood, before anything starts: those that were set and the main ones, all of them in a dry run."""
+    for name, origin in limits.origins:
+        if verbose or origin != "default" or name in ("floor_bytes", "throttle_margin_bytes", "poll_ns", "grace_ns"):
+            print(f"brim: {name} = {text.limit(name, getattr(limits, name))} ({origin})", file=sys.stderr)
     if prediction is not None:
         print(f"brim: gate: {prediction.verdict}: {'; '.join(prediction.reasons)}", file=sys.stderr)

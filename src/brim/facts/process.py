@@ -32,8 +32,22 @@ class Usage(Record):
     by: str
 
 
+class Checkpointed(Record):
+    """The last checkpoint of a run. `state` is `acknowledged` (the job said so on the control page), `signalled` (it was only asked by a signal) or `none`."""
+
+    state: str
+    step: int = -1
+    path: str = ""
+    at_ns: int = -1
+    took_ns: int = 0
+
+
 class Ending(Record):
-    """How a governed run ended, and what was seen on the way. Bytes and nanoseconds; `status` is negative for a signal."""
+    """How a governed run ended, and what was seen on the way. Bytes and nanoseconds; `status` is negative for a signal.
+
+    `by` is `child`, `governor`, `signal` (brim itself was asked to stop), `end` (the time of the run was over) or `kernel` (with proof); `stages` are those that a stop
+    went through; `after` is what was found when everything had ended.
+    """
 
     status: int
     by: str
@@ -43,3 +57,9 @@ class Ending(Record):
     lowest_free_bytes: "int | Missing"
     level_ns: "dict[str, int]"
     looks: int
+    cause: str = ""
+    checkpoint: "Checkpointed | None" = None
+    answered: int = 0
+    unanswered: int = 0
+    stages: "tuple[str, ...]" = ()
+    after: str = ""

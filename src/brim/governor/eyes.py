@@ -6,7 +6,7 @@ from brim.values import Missing, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from brim.control import Page
     from brim.facts.device import Device, Reading
@@ -105,7 +105,7 @@ class Eyes:
             return None
         words = page.words
         note = page.last_checkpoint()
-        extra = {}
+        extra: dict[str, Any] = {}
         if note is not None:
             extra = {
                 "checkpoint_step": note.step,

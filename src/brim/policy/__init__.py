@@ -5,8 +5,8 @@ what the levels ask for (`ladder`), and says when to look again. Guarantees: not
 without a reading; a stop never goes back; the same inputs give the same answer.
 """
 
-from brim.facts.limits import Limits
 from brim.facts.look import UNSURE, Look
+from brim.facts.settings import Limits
 from brim.policy import forecast, halt, ladder, levels, signals
 from brim.policy.states import (
     BLOCK,
@@ -164,7 +164,9 @@ def _remember(state: State, look: Look) -> State:
     if words.checkpoint_complete and words.checkpoint_ended_ns > state.checkpoint_at_ns:
         took = words.checkpoint_ended_ns - words.checkpoint_started_ns if words.checkpoint_started_ns else 0
         measured = max(took, state.checkpoint_ns * 7 // 10) if took > 0 else state.checkpoint_ns
-        state = state.replace(checkpoint_at_ns=words.checkpoint_ended_ns, checkpoint_step=words.checkpoint_step, checkpoint_ns=measured)
+        state = state.replace(
+            checkpoint_at_ns=words.checkpoint_ended_ns, checkpoint_step=words.checkpoint_step, checkpoint_path=words.checkpoint_path, checkpoint_ns=measured
+        )
     return state.replace(evaluations=words.evaluations) if words.evaluations != state.evaluations else state
 
 

@@ -5,8 +5,8 @@ or - for a job that says nothing - before its memory was once flat for `SETTLE_N
 a reserve (a fixed horizon without these raised a false alarm in three of three loads when it was measured). Not covered: growth in jumps between two looks.
 """
 
-from brim.facts.limits import Limits
 from brim.facts.look import Look
+from brim.facts.settings import Limits
 from brim.policy.signals import floor_of
 from brim.policy.states import FORECAST, RUN, THROTTLE, Signal, State, Trend
 from brim.units import MIB, format_bytes, format_ns

@@ -4,8 +4,8 @@ Guarantees: the grace ends early when the memory budget would be passed before t
 is asked for nothing. Not covered: how signals are sent (SIGCONT after SIGTERM to a paused job is the hands' business).
 """
 
-from brim.facts.limits import Limits
 from brim.facts.look import GONE, Look
+from brim.facts.settings import Limits
 from brim.policy.states import (
     ASKED,
     BLOCK,

@@ -4,8 +4,8 @@ Guarantees: pausing is never used against memory (it frees none); one checkpoint
 asked for it is lost; a paused job is let go after `pause_max_ns` at a quarter of its speed (watchdogs of collectives end a job that is paused for longer).
 """
 
-from brim.facts.limits import Limits
 from brim.facts.look import Look
+from brim.facts.settings import Limits
 from brim.policy.halt import listens
 from brim.policy.states import (
     BLOCK,
@@ -41,11 +41,19 @@ def can_checkpoint(limits: Limits, look: Look) -> bool:
     return listens(look) or limits.checkpoint_signal != 0
 
 
+_WISHES = (
+    ("stop_now", "outside", "brim was asked to stop at once"),
+    ("stop", "outside", "brim was asked to stop"),
+    ("end", "end", "the time of the run is over"),
+    ("leftover", "leftover", "the leader has ended with a failure, and what it started lives on"),
+)
+
+
 def stop_cause(limits: Limits, state: State, look: Look) -> "tuple[str, str] | None":
     """Give (cause, sentence) of a stop that is due now, the most urgent first; None where there is none."""
-    for wish, cause in (("stop_now", "outside"), ("stop", "outside"), ("end", "end")):
+    for wish, cause, why in _WISHES:
         if wish in look.wishes:
-            return cause, "the time of the run is over" if wish == "end" else "brim was asked to stop"
+            return cause, why
     blocked = [track for track in state.tracks if track.level == BLOCK]
     for kind, cause in ((FAULT, "fault"), (MEMORY, "memory"), (HEAT, "heat")):
         for track in blocked:

@@ -4,7 +4,7 @@ Guarantees: a level never falls without a fresh reading, nor before `dwell_ns` a
 a row; a lost signal keeps its level, and is believed again after `confirmations` readings in a row; a sticky signal never falls.
 """
 
-from brim.facts.limits import Limits
+from brim.facts.settings import Limits
 from brim.policy.signals import known
 from brim.policy.states import ORDER, RUN, UNKNOWN, Signal, Track
 

@@ -5,8 +5,10 @@ threshold is used if it is above zero. Faults are by NVIDIA's XID catalogue (doc
 those that an application makes are told only.
 """
 
-from brim.facts.limits import Limits
+from itertools import pairwise
+
 from brim.facts.look import Look
+from brim.facts.settings import Limits
 from brim.policy.states import (
     BLOCK,
     DISK,
@@ -135,7 +137,7 @@ def xids(faults: "tuple[str, ...]") -> list[int]:
     found = []
     for text in faults:
         words = text.lower().replace(":", " ").replace("_", " ").replace("=", " ").replace("(", " ").replace(",", " ").split()
-        found += [int(after) for word, after in zip(words, words[1:], strict=False) if word == "xid" and after.isdigit()]
+        found += [int(after) for word, after in pairwise(words) if word == "xid" and after.isdigit()]
     return found
 
 

@@ -141,6 +141,7 @@ class State(Record):
     checkpoint_ns: int = 0
     checkpoint_at_ns: int = -1
     checkpoint_step: int = -1
+    checkpoint_path: str = ""
     answers: int = 0
     unanswered: int = 0
     last_ask_ns: int = -1

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from brim.errors import BrimError
     from brim.facts.device import Budget, Device, Host
-    from brim.facts.process import Ending
+    from brim.facts.process import Checkpointed, Ending
     from brim.facts.settings import Limits
     from brim.prediction import Prediction
     from brim.units import Span
@@ -105,8 +105,45 @@ def run(
         "lowest_free_bytes": None if ending is None else plain(ending.lowest_free_bytes),
         "level_ns": {} if ending is None else ending.level_ns,
         "looks": 0 if ending is None else ending.looks,
+        "cause": "" if ending is None else ending.cause,
+        "checkpoint": _checkpoint(None if ending is None else ending.checkpoint),
+        "checkpoints_answered": 0 if ending is None else ending.answered,
+        "checkpoints_unanswered": 0 if ending is None else ending.unanswered,
+        "stop_stages": [] if ending is None else list(ending.stages),
+        "after": "" if ending is None else ending.after,
         "journal_head": journal_head,
     }
+
+
+def resume(
+    *, command: list[str], cwd: str, environ: "dict[str, str]", hidden: list[str], limits: "Limits", exit_code: "int | None", by: str, cause: str, reason: str,
+    checkpoint: "Checkpointed | None", attempt: int, resumed_run: str,
+) -> "dict[str, Any]":  # fmt: skip
+    """`brim.resume/1`: what a run can be gone on with. `exit_code` is null while it runs."""
+    return {
+        "schema": "brim.resume/1",
+        "command": command,
+        "cwd": cwd,
+        "environ": environ,
+        "environ_not_kept": hidden,
+        "limits": plain(limits),
+        "exit_code": exit_code,
+        "stopped_by": by,
+        "cause": cause,
+        "reason": reason,
+        "checkpoint": _checkpoint(checkpoint),
+        "attempt": attempt,
+        "resumed_run": resumed_run,
+    }
+
+
+def _checkpoint(last: "Checkpointed | None") -> "dict[str, Any]":
+    """The last checkpoint: acknowledged with its path and step, only signalled for, or none."""
+    if last is None or last.state == "none":
+        return {"state": "none", "detail": "no checkpoint was acknowledged or signalled for"}
+    if last.state == "signalled":
+        return {"state": "signalled", "detail": "a checkpoint was signalled for; the job cannot say whether it was written"}
+    return {"state": "acknowledged", "step": last.step, "path": last.path, "took_ns": last.took_ns}
 
 
 def _compare(answer: "Prediction", ending: "Ending", measured: "list[dict[str, Any]]") -> "list[dict[str, Any]]":

@@ -1,5 +1,6 @@
 """A run's report for issues and pull requests: a `brim.run/1` document in, Markdown out."""
 
+from brim.reports.text import limit
 from brim.units import format_bytes, format_ns
 
 TYPE_CHECKING = False
@@ -40,6 +41,12 @@ def run(report: "Mapping[str, Any]") -> str:
     lines.append(f"- Lowest free memory: {_size(report['lowest_free_bytes'])}")
     if report["level_ns"]:
         lines.append("- Time in each level: " + ", ".join(f"{level} {format_ns(spent)}" for level, spent in report["level_ns"].items()))
+    if report["stop_stages"]:
+        lines.append(f"- The stop went through: {', '.join(report['stop_stages'])}")
+    last = report["checkpoint"]
+    lines.append(f"- Last checkpoint: {last['state']}" + (f", step {last['step']}, {last['path']}" if last["state"] == "acknowledged" else ""))
+    if report["after"]:
+        lines.append(f"- Afterwards: {report['after']}")
     if report["comparison"]:
         lines.extend(["", "## Predicted and measured", "", "| part | predicted | measured | difference | measured by |", "|---|---:|---:|---:|---|"])
         for row in report["comparison"]:
@@ -47,7 +54,5 @@ def run(report: "Mapping[str, Any]") -> str:
     limits = report["limits"]
     lines.extend(["", "## Limits as understood", "", "| limit | value | from |", "|---|---:|---|"])
     for name, origin in limits["origins"]:
-        value = limits[name]
-        shown = "not set" if value is None else format_ns(value) if name.endswith("_ns") else format_bytes(value)
-        lines.append(f"| {name} | {shown} | {origin} |")
+        lines.append(f"| {name} | {limit(name, limits[name])} | {origin} |")
     return "\n".join([*lines, "", f"Journal head: `{report['journal_head']}`", ""])

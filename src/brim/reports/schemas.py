@@ -73,6 +73,17 @@ _PART = {
     "properties": {"name": _TEXT, "device": _TEXT, "bytes": _SPAN, "rule": _TEXT, "source": _TEXT},
     "required": ["name", "device", "bytes", "rule", "source"],
 }
+_CHECKPOINT = {
+    "type": "object",
+    "properties": {
+        "state": {"enum": ["acknowledged", "signalled", "none"]},
+        "step": {"type": "integer"},
+        "path": _TEXT,
+        "took_ns": {"type": "integer"},
+        "detail": _TEXT,
+    },
+    "required": ["state"],
+}
 _VERDICT = {"enum": ["fits", "does_not_fit", "cannot_tell"]}
 _COMPARISON = {
     "type": "object",
@@ -209,6 +220,12 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "lowest_free_bytes": {"anyOf": [{"type": "integer"}, _MISSING, {"type": "null"}]},
             "level_ns": {"type": "object", "additionalProperties": {"type": "integer"}},
             "looks": {"type": "integer"},
+            "cause": _TEXT,
+            "checkpoint": _CHECKPOINT,
+            "checkpoints_answered": {"type": "integer"},
+            "checkpoints_unanswered": {"type": "integer"},
+            "stop_stages": _TEXTS,
+            "after": _TEXT,
             "journal_head": _TEXT,
         },
     ),
@@ -236,6 +253,23 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "tensors": {"type": "array", "items": _TENSOR},
         },
         optional=("tensors",),
+    ),
+    "resume": _document(
+        "brim.resume/1",
+        {
+            "command": _TEXTS,
+            "cwd": _TEXT,
+            "environ": {"type": "object", "additionalProperties": _TEXT},
+            "environ_not_kept": _TEXTS,
+            "limits": {"type": "object"},
+            "exit_code": {"type": ["integer", "null"]},
+            "stopped_by": _TEXT,
+            "cause": _TEXT,
+            "reason": _TEXT,
+            "checkpoint": _CHECKPOINT,
+            "attempt": {"type": "integer"},
+            "resumed_run": _TEXT,
+        },
     ),
     "verify": _document("brim.verify/1", {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}}),
     "claims": _document(

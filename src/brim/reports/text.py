@@ -1,7 +1,7 @@
 """What a person reads in a terminal: values in, lines out; no number is computed here."""
 
 from brim.budget import CAVEAT, sentence
-from brim.units import format_bytes
+from brim.units import format_bytes, format_ns
 from brim.values import Missing
 
 TYPE_CHECKING = False
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brim.facts.device import Device
+    from brim.facts.settings import Limits
     from brim.prediction import Prediction
     from brim.units import Span
 
@@ -75,6 +76,39 @@ def verified(path: str, lines: int, head: str) -> str:
 def error(message: str, hint: str) -> str:
     """One sentence, and what to do."""
     return f"brim: {message}\n      {hint}" if hint else f"brim: {message}"
+
+
+def limit(name: str, value: object) -> str:
+    """One limit as it was understood."""
+    if value is None or (not isinstance(value, bool) and value in ((), [], "", 0)):
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "memory_budgets" and isinstance(value, (list, tuple)):
+        return ", ".join(f"{device or 'the device'} {format_bytes(count)}" for device, count in value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    if isinstance(value, int) and name.endswith("_ns"):
+        return format_ns(value)
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return format_bytes(value)
+    units = {"_c": " °C", "_w": " W"}
+    return f"{value}{next((unit for end, unit in units.items() if name.endswith(end)), '')}"
+
+
+def ladder(limits: "Limits") -> list[str]:
+    """What would be done, level by level (a dry run prints it)."""
+    save = "ask for a checkpoint on the control page" + (", else by signal" if limits.checkpoint_signal else " (a job that does not listen is only told about)")
+    lines = [
+        "brim: on throttle by memory: " + save,
+        f"brim: on throttle by heat: slow to half, after {format_ns(limits.heat_patience_ns)} to a quarter, then pause (at most {format_ns(limits.pause_max_ns)})",
+        f"brim: on block: checkpoint and stop (up to {format_ns(limits.grace_ns)}), SIGTERM to the leader, then to its workers (up to {format_ns(limits.grace_ns)}), SIGKILL",
+        f"brim: when telemetry is lost for {format_ns(limits.unknown_after_ns)}: {limits.on_unknown}",
+        f"brim: when brim itself dies: {'the job is ended' if limits.die_with_me else 'the job goes on, ungoverned, and can see it'}",
+    ]
+    if limits.checkpoint_every_ns:
+        lines.append(f"brim: a checkpoint is asked for every {format_ns(limits.checkpoint_every_ns)}")
+    return [*lines, "brim: nothing was started (--dry-run)"]
 
 
 def ended(report: "dict[str, Any]") -> str:

@@ -1,0 +1,135 @@
+"""The flags that hold a job to its limits, shared by the commands that govern: flags over environment (`BRIM_*`) over defaults, each with its origin."""
+
+import argparse
+import os
+import signal
+
+from brim.cli.words import Parser, size, time
+from brim.errors import Usage
+from brim.facts.settings import ON_UNKNOWN, Limits, limits
+from brim.units import parse_size, parse_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Mapping
+
+
+def size_or_zero(text: str) -> int:
+    """An argument type: bytes, zero allowed."""
+    try:
+        return parse_size(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+
+
+def time_or_zero(text: str) -> int:
+    """An argument type: nanoseconds, zero allowed."""
+    try:
+        return parse_time(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+
+
+def budget(text: str) -> "tuple[str, int]":
+    """An argument type: `SIZE` or `DEVICE=SIZE`."""
+    device, _, amount = text.rpartition("=")
+    return device.strip().lower(), size(amount)
+
+
+def celsius(text: str) -> float:
+    """An argument type: a temperature in °C."""
+    try:
+        value = float(text.strip().removesuffix("°C").removesuffix("C").removesuffix("c"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no temperature: write 83") from None
+    if not 0 <= value <= 200:
+        raise argparse.ArgumentTypeError(f"{text!r} is no temperature that a device has (0 to 200 °C)")
+    return value
+
+
+def watts(text: str) -> float:
+    """An argument type: a power in W, above zero."""
+    try:
+        value = float(text.strip().removesuffix("W").removesuffix("w"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no power: write 250") from None
+    if not 0 < value < 1e5:
+        raise argparse.ArgumentTypeError(f"{text!r} is no power that a device has")
+    return value
+
+
+def signal_number(text: str) -> int:
+    """An argument type: `USR1`, `SIGUSR1` or 10; never one that cannot be caught."""
+    word = text.strip().upper()
+    try:
+        number = signal.Signals(int(word)) if word.isdigit() else signal.Signals["SIG" + word.removeprefix("SIG")]
+    except (KeyError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no signal: write USR1, SIGUSR1 or 10") from None
+    if number in (signal.SIGKILL, signal.SIGSTOP):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be caught by any job, so it can ask for nothing")
+    return int(number)
+
+
+# flag, environment variable, name of the limit, type, metavar, help
+_FLAGS: "tuple[tuple[str, str, Callable[[str], object], str, str], ...]" = (
+    ("--floor", "floor_bytes", size_or_zero, "SIZE", "stop the job when less than this is free (default: 256MiB, at most a sixteenth of a budget)"),
+    ("--throttle-margin", "throttle_margin_bytes", size_or_zero, "SIZE", "ask for a checkpoint this much above the floor (default: 2GiB, at most an eighth of a budget)"),
+    ("--max-temp", "max_temp_c", celsius, "C", "stop the job at this temperature (default: the device's own slowdown point)"),
+    ("--throttle-temp-margin", "throttle_temp_margin_c", celsius, "C", "slow the job this much below it (default: 8)"),
+    ("--power-cap", "power_cap_w", watts, "W", "lower the card's power limit while the job is slowed, and put it back (needs the right to)"),
+    ("--poll", "poll_ns", time, "TIME", "longest time between two looks (default: 1s; sooner near a limit)"),
+    ("--grace", "grace_ns", time, "TIME", "how long a checkpoint, and then SIGTERM, may take (default: 30s)"),
+    ("--checkpoint-signal", "checkpoint_signal", signal_number, "SIG", "the signal that makes a job without brim.client save itself"),
+    ("--checkpoint-every", "checkpoint_every_ns", time, "TIME", "ask for a checkpoint this often"),
+)  # fmt: skip
+
+
+def add(parser: Parser) -> None:
+    """Add the flags to a command."""
+    parser.add_argument("--device", dest="devices", action="append", metavar="D", help="govern this device only (repeatable; default: all that are seen)")
+    parser.add_argument(
+        "--memory-budget", type=budget, action="append", metavar="[DEVICE=]SIZE", help="what the job may hold there (default: the accelerator, else the host)"
+    )
+    for flag, name, kind, metavar, text in _FLAGS:
+        parser.add_argument(flag, dest=name, type=kind, metavar=metavar, help=text)
+    parser.add_argument("--on-unknown", dest="on_unknown", choices=ON_UNKNOWN, help="what to do when telemetry is lost for 30 s (default: keep)")
+    parser.add_argument(
+        "--require-telemetry", dest="require_telemetry", action="store_true", default=None, help="do not start where a governed device does not tell"
+    )
+    parser.add_argument("--die-with-me", dest="die_with_me", action="store_true", default=None, help="end the job when brim itself is killed")
+    parser.add_argument(
+        "--on-oom", dest="on_oom", metavar="CHANGE", help="how `brim resume` makes the workload smaller after a memory failure: s/--batch 8/--batch 4/"
+    )
+
+
+def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, **more: object) -> Limits:
+    """The limits that the flags and `BRIM_*` variables give. `Usage` names the variable that does not parse."""
+    environ = os.environ if environ is None else environ
+    given: dict[str, object] = dict(more)
+    origins: dict[str, str] = {}
+    for flag, name, kind, _, _ in _FLAGS:
+        value = getattr(asked, name)
+        given[name], origins[name] = (value, f"flag {flag}") if value is not None else _from_environment(flag, name, kind, environ, origins)
+    for flag, name in (("--on-unknown", "on_unknown"), ("--require-telemetry", "require_telemetry"), ("--die-with-me", "die_with_me"), ("--on-oom", "on_oom")):
+        if getattr(asked, name) is not None:
+            given[name], origins[name] = getattr(asked, name), f"flag {flag}"
+    if asked.devices:
+        given["devices"], origins["devices"] = tuple(word.lower() for word in asked.devices), "flag --device"
+    budgets = asked.memory_budget or ([budget(environ["BRIM_MEMORY_BUDGET"])] if environ.get("BRIM_MEMORY_BUDGET") else [])
+    if budgets:
+        given["memory_budgets"] = tuple(budgets)
+        origins["memory_budgets"] = "flag --memory-budget" if asked.memory_budget else "environment BRIM_MEMORY_BUDGET"
+    return limits(origins={name: origin for name, origin in origins.items() if origin}, **given)  # type: ignore[arg-type]
+
+
+def _from_environment(flag: str, name: str, kind: "Callable[[str], object]", environ: "Mapping[str, str]", origins: "dict[str, str]") -> "tuple[object, str]":
+    """A limit from its variable: `--max-temp` is `BRIM_MAX_TEMP`."""
+    variable = "BRIM_" + flag[2:].upper().replace("-", "_")
+    text = environ.get(variable, "").strip()
+    if not text:
+        return None, origins.get(name, "")
+    try:
+        return kind(text), f"environment {variable}"
+    except argparse.ArgumentTypeError as fault:
+        raise Usage(f"{variable}: {fault}", hint="Unset it, or write it like the flag.") from None

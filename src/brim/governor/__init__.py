@@ -1,0 +1,226 @@
+"""Read, decide, record, look again, act, record, sleep: one screen, in that order; the record precedes the act, but no stop waits on a disk."""
+
+import sys
+
+from brim import policy
+from brim.facts.look import GONE
+from brim.facts.process import Checkpointed, Ending
+from brim.governor.eyes import Eyes
+from brim.governor.hands import Hands
+from brim.policy.states import BLOCK, ENDED, FAULT, KILLING, NOTIFY, STOP, THROTTLE, VERIFY
+from brim.values import Missing, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from brim.control import Page
+    from brim.facts.process import Identity
+    from brim.facts.settings import Limits
+    from brim.governor.eyes import Seen
+    from brim.policy.states import Decision, Intent, State
+    from brim.probes.wakes import Wakes
+    from brim.seams import Clock, Sink
+
+    class Job(Protocol):
+        """The child as the governor sees it."""
+
+        identity: Identity
+
+        def poll(self) -> int | None:
+            """The exit status, or None while it runs."""
+            ...
+
+        def attend(self, pids: tuple[int, ...] = ()) -> None:
+            """Reap what became our child, lend the terminal where it is asked for."""
+            ...
+
+        def is_ready(self) -> bool:
+            """Whether the engine has said that it is ready."""
+            ...
+
+
+__all__ = ["Ending", "Eyes", "Governor", "Hands"]
+
+RECORD_DEADLINE_NS = 50_000_000  # a stop never waits longer than this for its record
+GIVE_UP_KILLS = 60
+
+
+class Governor:
+    """Watches one job until it has ended. `ask` may be called from a signal handler."""
+
+    def __init__(
+        self,
+        job: "Job",
+        limits: "Limits",
+        *,
+        eyes: Eyes,
+        hands: Hands,
+        journal: "Sink",
+        clock: "Clock",
+        wakes: "Wakes",
+        page: "Page | None",
+        watch: "Callable[[Decision, Seen, int], None]",
+    ) -> None:
+        self._job, self._limits, self._eyes, self._hands, self._journal = job, limits, eyes, hands, journal
+        self._clock, self._wakes, self._page, self._watch = clock, wakes, page, watch
+        self._asked = 0
+        self._peak: list[int | None] = [None, None, None]  # held, mapped, lowest free
+        self._level_ns: dict[str, int] = {}
+        self._looks = 0
+        self._sampled_ns = -(1 << 62)
+        self._stages: list[str] = []
+        self._after = ""
+        self._said_leader = False
+
+    def ask(self) -> None:
+        """Somebody wants brim to end: the first time by checkpoint and stop, the second by SIGTERM, the third by SIGKILL."""
+        self._asked += 1
+
+    def govern(self) -> Ending:
+        """Look, decide and act until nobody of the job is left."""
+        wakes: tuple[str, ...] = ()
+        pids: tuple[int, ...] = ()
+        before = began = self._clock.now_ns()
+        state = policy.begin(began)
+        while True:
+            self._job.attend(pids)
+            status, now = self._job.poll(), self._clock.now_ns()
+            if self._page is not None:
+                self._page.beat(now)
+            seen = self._eyes.look(
+                now, wishes=self._wishes(now - began, status, state), wakes=wakes, halting=state.halt is not None, ready=self._job.is_ready()
+            )
+            pids = seen.pids
+            decision = policy.decide(self._limits, state, seen.look, now)
+            self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + now - before
+            before, was, state = now, state, decision.state
+            self._note(was, decision, seen, now)
+            for intent in decision.intents:
+                self._carry_out(intent, seen)
+            self._watch(decision, seen, now)
+            if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED):
+                return self._ended(status, state)
+            if state.halt is not None and state.halt.kills >= GIVE_UP_KILLS:
+                return self._ended(-9 if status is None else status, state)
+            wakes = self._wakes.wait(min(decision.next_look_ns, 50_000_000) if status is not None else decision.next_look_ns)
+
+    def _wishes(self, age: int, status: "int | None", state: "State") -> tuple[str, ...]:
+        """What is wanted from outside: by signals to us, by the clock of a soak, by a leader that failed and left others behind."""
+        found = [word for word, times in (("stop", 1), ("stop_now", 2), ("kill", 3)) if self._asked >= times]
+        if self._limits.run_ns and age >= self._limits.run_ns:
+            found.append("end")
+        if status is not None and status != 0:
+            found.append("leftover")
+        if status == 0 and state.halt is None and not self._said_leader:
+            self._said_leader = True
+        return tuple(found)
+
+    def _note(self, was: "State", decision: "Decision", seen: "Seen", now: int) -> None:
+        """Keep the extremes; record faults and checkpoints as they come, and a sample at each poll and whenever something is done."""
+        look, state = seen.look, decision.state
+        self._looks += 1
+        usage = look.usage
+        free = {track.name.removeprefix("memory:"): track.value for track in state.tracks if track.kind == "memory" and not track.lost}
+        lowest = min((int(value) for value in free.values() if value is not None), default=None)
+        if not isinstance(usage, Missing):
+            for index, value in enumerate((usage.held_bytes, usage.mapped_file_bytes)):
+                if isinstance(value, int):
+                    self._peak[index] = max(value, self._peak[index] or 0)
+        if lowest is not None:
+            self._peak[2] = lowest if self._peak[2] is None else min(lowest, self._peak[2])
+        for track in state.tracks:
+            if track.kind == FAULT and track.since_ns == now and track.level in (BLOCK, THROTTLE):
+                self._journal.append("fault", {"device": track.name.removeprefix("faults:"), "reason": track.why}, durable=False)
+        if state.checkpoint_at_ns != was.checkpoint_at_ns and look.words is not None:
+            words = look.words
+            body = {"step": words.checkpoint_step, "path": words.checkpoint_path, "complete": True, "at_ns": words.checkpoint_ended_ns}
+            self._journal.append("checkpoint", {**body, "took_ns": state.checkpoint_ns, "request": words.checkpoint_request}, durable=False)
+        if state.evaluations != was.evaluations:
+            self._journal.append("evaluated", {"count": state.evaluations}, durable=False)
+        if now - self._sampled_ns >= self._limits.poll_ns * 9 // 10 or any(intent.action != NOTIFY for intent in decision.intents):
+            self._sampled_ns = now
+            self._journal.append("sample", _sample(decision, seen, lowest), durable=False)
+
+    def _carry_out(self, intent: "Intent", seen: "Seen") -> None:
+        """Record, act (the hands look at the identity again), record. A notice is written down and told."""
+        if intent.action == NOTIFY:
+            self._journal.append("level", {"level": intent.level, "reason": intent.why}, durable=False)
+            self._hands.do(intent, seen.look)
+            return
+        kind = intent.action + (f":{intent.stage}" if intent.stage else "")
+        if intent.action == STOP:
+            self._stages.append(intent.stage)
+        self._record("intent", {"kind": kind, "reason": intent.why})
+        began = self._clock.now_ns()
+        outcome = self._hands.do(intent, seen.look)
+        self._record("outcome", {"kind": kind, "outcome": outcome, "took_ns": self._clock.now_ns() - began}, wait=False)
+        if intent.action == VERIFY:
+            self._after = outcome
+        self._hands.do(intent.replace(action=NOTIFY, why=f"{kind}: {intent.why}; {outcome}"), seen.look)
+
+    def _record(self, kind: str, body: "dict[str, object]", *, wait: bool = True) -> None:
+        """Try the record within the deadline; where the disk does not answer, say so, and let the record follow, marked late."""
+        if not wait:
+            self._journal.append(kind, body, durable=False)
+        elif not self._journal.append(kind, body, deadline_ns=RECORD_DEADLINE_NS):
+            print(f"brim: the journal did not take the record {kind} {body} in {RECORD_DEADLINE_NS // 10**6} ms; going on without it", file=sys.stderr)
+            self._journal.append(kind, {**body, "late": True}, durable=False)
+
+    def _ended(self, status: int, state: "State") -> Ending:
+        """Nobody of the job is left (or nobody can be killed)."""
+        for text in self._hands.finish():
+            self._journal.append("outcome", {"kind": "finish", "outcome": text}, durable=False)
+        halt = state.halt
+        by = {"": "child", "leftover": "child", "outside": "signal", "end": "end"}.get(halt.cause if halt else "", "governor")
+        held, mapped, free = (Missing(reason="gone", detail="the job ended before it was seen") if value is None else value for value in self._peak)
+        if halt is not None and halt.stage == KILLING:
+            self._after = "SIGKILL was sent again and again and somebody is still there (a process in an uninterruptible sleep?)"
+        return Ending(
+            status=status, by=by, reason=halt.why if halt else "", peak_held_bytes=held, peak_mapped_bytes=mapped, lowest_free_bytes=free,
+            level_ns=self._level_ns, looks=self._looks, cause=halt.cause if halt else "", checkpoint=checkpoint_of(state), answered=state.answers + int(bool(halt and halt.answered)),
+            unanswered=state.unanswered, stages=tuple(self._stages), after=self._after,
+        )  # fmt: skip
+
+
+def checkpoint_of(state: "State", path: str = "") -> Checkpointed:
+    """What is known of the last checkpoint: acknowledged, only signalled for, or none."""
+    if state.checkpoint_at_ns >= 0:
+        return Checkpointed(
+            state="acknowledged", step=state.checkpoint_step, path=path or state.checkpoint_path, at_ns=state.checkpoint_at_ns, took_ns=state.checkpoint_ns
+        )
+    if state.signalled_ns >= 0:
+        return Checkpointed(state="signalled", at_ns=state.signalled_ns)
+    return Checkpointed(state="none")
+
+
+def _sample(decision: "Decision", seen: "Seen", lowest: "int | None") -> "dict[str, object]":
+    """One row of the run: levels, the job's memory, each device's readings, the host's, the job's own words."""
+    look, state = seen.look, decision.state
+    usage = look.usage
+    held: object = plain(usage) if isinstance(usage, Missing) else plain(usage.held_bytes)
+    free: object = plain(Missing(reason="failed", detail="free memory is unknown")) if lowest is None else lowest
+    body: dict[str, object] = {"level": state.level, "held_bytes": held, "free_bytes": free, "processes": len(seen.pids)}
+    if not isinstance(usage, Missing):
+        body["mapped_file_bytes"] = plain(usage.mapped_file_bytes)
+    if state.rung != "full_speed":
+        body["rung"] = state.rung
+    for device in look.reading.devices:
+        if device.backend != "cpu":
+            body[device.id] = {
+                "free_bytes": plain(device.memory.free_bytes),
+                "held_bytes": plain(look.held_on(device.id)),
+                "temperature_c": plain(device.temperature_c),
+                "power_draw_w": plain(device.power_draw_w),
+                "utilisation_percent": plain(device.utilisation_percent),
+            }
+    host = look.reading.host
+    body["host"] = {"available_bytes": plain(host.available_bytes), "psi_some_avg10": plain(host.psi_some_avg10)}
+    if look.words is not None:
+        body["job"] = {"step": look.words.step, "tokens": look.words.tokens, "phase": look.words.phase}
+    if look.wakes:
+        body["wakes"] = list(look.wakes)
+    if look.leader == GONE:
+        body["leader"] = GONE
+    return body
