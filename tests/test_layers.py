@@ -10,7 +10,7 @@ STOREY_1 = {"facts", "records", "seams"}
 SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy"}
 SPINE |= {"knobs", "lineup"}
 EDGES = {"readers", "probes", "actions", "journal", "clock"}
-JOIN = {"launch", "governor", "api", "checkpoint"}
+JOIN = {"book", "launch", "governor", "api", "checkpoint"}
 SPINE |= {"shapes", "preflight"}
 JOIN |= {"training"}
 TOP = {"cli", "integrations"}
@@ -46,15 +46,18 @@ ALLOWED: dict[str, set[str]] = {
     "actions": _BASE,
     "journal": _BASE,
     "clock": _BASE,
-    "governor": _BASE | SPINE | EDGES,
-    "launch": _BASE | SPINE | EDGES | {"governor", "__init__"},
+    "control": set(),
+    "client": {"control"},
+    "governor": _BASE | SPINE | EDGES | {"control"},
+    "book": _BASE | SPINE | EDGES | {"governor"},
+    "launch": _BASE | SPINE | EDGES | {"governor", "book", "control", "__init__"},
     "checkpoint": _BASE | {"packing", "shapes", "readers"},
     "api": _BASE | SPINE | EDGES | {"training", "governor", "launch", "checkpoint", "__init__"},
     "training": _BASE | SPINE | EDGES,
-    "__init__": _BASE | SPINE | JOIN,
+    "__init__": _BASE | SPINE | JOIN | {"client"},
     "__main__": {"cli"},
     "cli": _BASE | SPINE | {"api", "__init__"},
-    "integrations": {"__init__"},
+    "integrations": {"__init__", "client"},
 }
 # evidence, claims and profiles
 ALLOWED |= {

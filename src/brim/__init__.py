@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BrimError": "brim.errors",
+    "Extras": "brim.facts.extras",
     "LlamaWorkload": "brim.facts.workload",
     "Missing": "brim.values",
     "Prediction": "brim.prediction",
@@ -23,6 +24,7 @@ _HOMES = {
     "load_profile": "brim.card_report",
     "plain": "brim.values",
     "preflight": "brim.api",
+    "phase": "brim.client",
     "probe": "brim.api",
     "profiles": "brim.card_report",
     "prune_runs": "brim.verbs",
@@ -54,7 +56,9 @@ if TYPE_CHECKING:
     from brim.card_report import governor_report as governor_report
     from brim.card_report import load_profile as load_profile
     from brim.card_report import profiles as profiles
+    from brim.client import phase as phase
     from brim.errors import BrimError as BrimError
+    from brim.facts.extras import Extras as Extras
     from brim.facts.settings import limits as limits
     from brim.facts.training import TrainWorkload as TrainWorkload
     from brim.facts.workload import LlamaWorkload as LlamaWorkload

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from brim.anatomy import Anatomy
     from brim.facts.device import Host
+    from brim.facts.extras import Extras
     from brim.facts.model import Checkpoint
     from brim.facts.settings import Limits
     from brim.facts.training import TrainWorkload
-    from brim.launch import Extras, RunResult
+    from brim.launch import RunResult
     from brim.preflight import Compressed, Preflight
     from brim.seams import Clock, Probe
 

@@ -16,6 +16,7 @@ from brim.book import Book
 from brim.clock import SystemClock
 from brim.errors import CannotTell, KilledByOther, Refused, Stopped, Unreadable, Usage
 from brim.facts.device import Device, Memory, Reading
+from brim.facts.extras import Extras
 from brim.gate import DOES_NOT_FIT
 from brim.governor import Ending, Eyes, Governor, Hands
 from brim.probes.host import HostProbe
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brim.control import Page
-    from brim.facts.look import Look
     from brim.facts.settings import Limits
     from brim.policy.states import Decision
     from brim.prediction import Prediction
@@ -45,19 +45,6 @@ class RunResult(Record):
     exit_code: int
     run_dir: str
     report: "Mapping[str, Any]"
-
-
-class Extras(Record):
-    """What a run may have beside its limits: where notices go, who watches, and what it goes on from."""
-
-    notify_command: tuple[str, ...] = ()
-    webhook: str = ""
-    watch: "Callable[[Limits, Decision, Look, int], None] | None" = None
-    say: "Callable[[str], None]" = to_stderr
-    resume_from: str = ""
-    resume_step: int = -1
-    resumed_run: str = ""
-    attempt: int = 0
 
 
 class HostOnly:
@@ -143,7 +130,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     signaller = Signaller(process)
     hands = Hands(
         child.identity, page=page, signaller=signaller, brake=Brake(lambda number: signaller.tree(child.identity, number), group if group.kill_dir else None), group=group,
-        notifier=Notifier(say=extras.say, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ),
+        notifier=Notifier(say=extras.say or to_stderr, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ),
         checkpoint_signal=limits.checkpoint_signal, power=_power(limits),
     )  # fmt: skip
     eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
@@ -157,7 +144,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     governor = Governor(
         child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
     )
-    ending = _under_signals(governor, child, wakes[0])
+    ending = _under_signals(governor, hands, child, wakes[0])
     kills = process.oom_kills()
     if keeper is not None:
         keeper.close()
@@ -169,12 +156,13 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     return _finish(book, ending, kills, left)
 
 
-def _under_signals(governor: Governor, child: Child, wakes: Wakes) -> Ending:
-    """Govern with our own signals caught: each one ends the wait at once, and takes the job's checkpoint path."""
+def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes) -> Ending:
+    """Govern with our own signals caught: each one ends the wait at once and takes the job's checkpoint path (a job that catches the same one gets it)."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     wakes.watch(reader, "signal", drain="read")
 
-    def hand_on(_number: int, _frame: object) -> None:
+    def hand_on(number: int, _frame: object) -> None:
+        hands.ending_signal = number
         governor.ask()
 
     previous: dict[int, Any] = {}

@@ -150,7 +150,7 @@ def test_a_growing_child_is_stopped_before_it_passes_its_budget(tmp_path, memory
         assert touched > budget // 2, "it was stopped long before the budget: no test of anything"
         lines = [(line.kind, json.loads(line.body)) for line in store.read(str(folder / "journal.db"))]
         kinds = [(kind, body.get("kind")) for kind, body in lines if kind in ("intent", "outcome")]
-        assert kinds[:2] == [("intent", "terminate"), ("outcome", "terminate")], "the record precedes the act"
+        assert kinds[:2] == [("intent", "stop:terminating"), ("outcome", "stop:terminating")], "the record precedes the act"
     with open(memory_group + "/memory.oom_control") as file:
         assert "oom_kill 0" in file.read()
 
@@ -176,7 +176,8 @@ def test_kill_9_of_the_governor_leaves_a_whole_journal(tmp_path) -> None:
                 store.verify(str(journal), None, finished=False)
             except BrimError as fault:
                 # killed before the table was made: an empty journal is whole, and nothing can have been started
-                assert "holds nothing" in str(fault), fault
+                # (a rollback journal that is still hot can only be read by one who may write)
+                assert "holds nothing" in str(fault) or "readonly" in str(fault), fault
             else:
                 launched = {json.loads(line.body)["pid"] for line in store.read(str(journal)) if line.kind == "launched"}
         for pid in alive:

@@ -53,7 +53,7 @@ def test_random_walks(options, listens, events):
         _stop_goes_forward(was.halt, drive.state.halt, event)
         lost = [track for track in drive.state.tracks if track.lost]
         assert not lost or drive.state.level != "run"
-        assert drive.last.next_look_ns >= 20_000_000
+        assert drive.last.next_look_ns >= 10_000_000
 
 
 def _acts_are_allowed(drive, event):

@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brim import budget, policy
+from brim import budget
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import price
 from brim.engines.llama_cpp.log import buffers
 from brim.facts.device import Device, Host, Memory
 from brim.facts.dtypes import ggml_tensor_bytes
 from brim.facts.model import Checkpoint, Tensor
-from brim.facts.process import Usage
-from brim.facts.settings import Limits, limits
+from brim.facts.settings import limits
 from brim.facts.workload import LlamaWorkload
 from brim.gate import judge
 from brim.planner import largest
@@ -111,63 +110,15 @@ def test_the_largest_fits_and_the_next_does_not(most: int, step: int, noise: lis
     assert found + step > most or not fits(found + step)
 
 
-LIMITS = limits(memory_budget_bytes=1000 * MIB, floor_bytes=100 * MIB, margin_bytes=50 * MIB)
-ROOMY = Host(total_bytes=1 << 40, available_bytes=1 << 40)
-
-
-def usage(held: "int | Missing") -> Usage:
-    return Usage(held_bytes=held, mapped_file_bytes=0, peak_bytes=0, processes=1, by="test")
-
-
-@pytest.mark.parametrize(
-    ("held", "available", "level"),
-    [
-        (100 * MIB, 1 << 40, "run"), (850 * MIB, 1 << 40, "run"), (851 * MIB, 1 << 40, "throttle"), (900 * MIB, 1 << 40, "throttle"), (901 * MIB, 1 << 40, "block"),
-        (2000 * MIB, 1 << 40, "block"), (100 * MIB, 99 * MIB, "block"), (100 * MIB, GONE, "run"), (GONE, 1 << 40, "unknown"), (GONE, GONE, "unknown"),
-    ],
-)  # fmt: skip
-def test_levels(held, available, level) -> None:
-    """free < floor blocks, free < floor + margin throttles; free is the lower of what the host has and what is left of the budget."""
-    free = policy.free_memory(LIMITS, usage(held), Host(available_bytes=available))
-    assert policy.level_of(LIMITS, free) == level
-
-
 def test_defaults_of_floor_and_margin() -> None:
-    """The margin is 2 GiB, but at most an eighth of a memory budget; what was given is remembered as given."""
-    assert limits().margin_bytes == 2 * GIB
-    assert limits(memory_budget_bytes=8 * GIB).margin_bytes == GIB
-    assert limits(memory_budget_bytes=800 * MIB).margin_bytes == 100 * MIB
+    """The default margin is 2 GiB, but at most an eighth of a memory budget, the floor at most a sixteenth; what was given is taken and remembered as given."""
+    assert limits().margin("cpu") == 2 * GIB
+    assert limits(memory_budget_bytes=8 * GIB).meaning("cpu").margin("cpu") == GIB
+    assert limits(memory_budget_bytes=800 * MIB).meaning("cpu").margin("cpu") == 100 * MIB
+    assert limits(memory_budget_bytes=800 * MIB, throttle_margin_bytes=300 * MIB).meaning("cpu").margin("cpu") == 300 * MIB
+    assert (limits().floor_bytes, limits(memory_budget_bytes=800 * MIB).floor_bytes) == (256 * MIB, 50 * MIB)
     assert dict(limits(floor_bytes=5).origins)["floor_bytes"] == "flag"
     assert dict(limits().origins)["floor_bytes"] == "default"
-
-
-def walk(bounds: Limits, helds: list["int | Missing"], step_ns: int = 100_000_000) -> list[str]:
-    state, kinds = policy.State(), []
-    for index, held in enumerate(helds):
-        decision = policy.decide(bounds, state, usage(held), ROOMY, index * step_ns)
-        state = decision.state
-        kinds += [intent.kind for intent in decision.intents if intent.kind != policy.NOTIFY]
-    return kinds
-
-
-def test_block_terminates_once_and_kills_after_the_grace() -> None:
-    """running → terminating on block; terminating → killing when the grace is over; each once."""
-    held = 901 * MIB
-    assert walk(LIMITS, [held] * 5) == ["terminate"]
-    assert walk(LIMITS.replace(grace_ns=300_000_000), [held] * 10) == ["terminate", "kill"]
-
-
-def test_the_grace_ends_early_before_the_budget_is_passed() -> None:
-    """A job that goes on growing after SIGTERM is killed while there is still something left."""
-    assert walk(LIMITS, [901 * MIB, 940 * MIB, 980 * MIB], 10_000_000) == ["terminate", "kill"]
-
-
-@given(st.lists(st.one_of(st.integers(0, 1200 * MIB), st.just(GONE)), max_size=40))
-def test_a_stop_is_decided_once_and_never_without_a_reading(helds: list["int | Missing"]) -> None:
-    """Random walks: at most one terminate and one kill, in that order, and none before a reading was below the floor."""
-    kinds = walk(LIMITS, helds)
-    assert kinds in ([], ["terminate"], ["terminate", "kill"])
-    assert not kinds or any(isinstance(held, int) and 1000 * MIB - held < LIMITS.floor_bytes for held in helds)
 
 
 def checkpoint(**shape: int) -> Checkpoint:

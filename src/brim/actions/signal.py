@@ -61,6 +61,11 @@ class Signaller:
             os.close(handle)
         return f"{name} sent to {target.pid}"
 
+    def end(self, target: Identity, number: int) -> str:
+        """Send the leader the signal that we were sent, where it catches that one; else SIGTERM."""
+        caught = number == signal.SIGTERM or self._probe.on_signal(target.pid, number) == "caught"
+        return self.leader(target, number if caught else signal.SIGTERM)
+
     def workers(self, target: Identity, number: int) -> str:
         """Send `number` to everybody of the job but its leader."""
         return self._many(target, number, [pid for pid in self._probe.tree(target.pid) if pid != target.pid])

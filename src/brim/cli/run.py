@@ -10,7 +10,7 @@ from brim.cli.fit import add_workload, workload
 from brim.cli.words import Parser, emit, split_command
 from brim.engines.llama_cpp.command import read
 from brim.errors import Usage
-from brim.launch import Extras
+from brim.facts.extras import Extras
 from brim.reports import text
 
 TYPE_CHECKING = False

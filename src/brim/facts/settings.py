@@ -66,9 +66,9 @@ class Limits(Record):
         return None
 
     def margin(self, device: str) -> int:
-        """The throttle margin in bytes: as set, but at most an eighth of a memory budget."""
+        """The throttle margin in bytes: as set; the default of 2 GiB is at most an eighth of a memory budget."""
         budget = self.budget(device)
-        return self.throttle_margin_bytes if budget is None else min(self.throttle_margin_bytes, budget // 8)
+        return self.throttle_margin_bytes if budget is None or self.throttle_margin_bytes != MARGIN_BYTES else min(MARGIN_BYTES, budget // 8)
 
     def governs(self, device: str) -> bool:
         """Is this device governed? All of them where none was named."""

@@ -54,6 +54,7 @@ class Hands:
         self._leader, self._page, self._signaller, self._brake = leader, page, signaller, brake
         self._group, self._notifier, self._checkpoint_signal, self._power = group, notifier, checkpoint_signal, power
         self._capped = False
+        self.ending_signal = int(signal.SIGTERM)
 
     def do(self, intent: "Intent", look: "Look") -> str:
         """Carry out one intent; the outcome in words."""
@@ -113,7 +114,7 @@ class Hands:
         if intent.stage == TERMINATING:
             if self._page is not None and look.words is not None:
                 self._page.direct(control.STOP, intent.deadline_ns)
-            said = self._signaller.leader(self._leader, signal.SIGTERM) if look.leader != GONE else self._signaller.workers(self._leader, signal.SIGTERM)
+            said = self._signaller.end(self._leader, self.ending_signal) if look.leader != GONE else self._signaller.workers(self._leader, signal.SIGTERM)
             return f"{said}; {self._brake.release()}"
         if intent.stage == WORKERS:
             return f"{self._signaller.workers(self._leader, signal.SIGTERM)}; {self._brake.release()}"

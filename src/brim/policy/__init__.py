@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKPOINT", "Decision", "Intent", "Limits", "Look", "State", "begin", "decide"]
 
-FASTEST_NS, FAST_NS = 20_000_000, 100_000_000
+FASTEST_NS, FAST_NS = 10_000_000, 100_000_000
 # No memory fills faster than this (earlyoom assumes 6000 MiB/s): near the floor, look again before it could be reached.
 FASTEST_FILL = 6 << 30
 
