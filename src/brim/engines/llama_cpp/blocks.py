@@ -55,6 +55,7 @@ class Builder:
         self.state_ids: T | None = None
         self.state_main: T | None = None
         self.state_tail: T | None = None
+        self.temperature: T | None = None
         self.positions: T = g.given("I32", tokens * hp.positions)
 
     # ---- weights and stores
@@ -239,6 +240,15 @@ class Builder:
         k = g.view(whole, (key, kv_heads, self.tokens), (4 * key, row), 4 * key * heads)
         v = g.view(whole, (value, kv_heads, self.tokens), (4 * value, row), 4 * key * (heads + kv_heads))
         return q, k, v
+
+    def flat_qkv(self, cur: T, il: int, q: int, k: int, v: int) -> tuple[T, T, T]:
+        """Queries, keys and values as {width, tokens}, for norms over the whole width; cut out of a fused matrix by copies."""
+        if self.layer(il, "attn_qkv.weight") is None:
+            return self.project(cur, il, "attn_q"), self.project(cur, il, "attn_k"), self.project(cur, il, "attn_v")
+        whole = self.project(cur, il, "attn_qkv")
+        row = (whole.ne[0] * 4,)
+        parts = [g.cont(g.view(whole, (width, self.tokens), row, 4 * offset)) for width, offset in ((q, 0), (k, q), (v, q + k))]
+        return parts[0], parts[1], parts[2]
 
     def rotate(self, cur: T, matrix: T) -> T:
         """The Hadamard rotation that a quantised cache brings (`llama_mul_mat_hadamard`)."""

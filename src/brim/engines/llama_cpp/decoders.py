@@ -1,79 +1,60 @@
-"""Plain decoders: attention and a feed-forward block in every layer, told apart by a few traits and by which tensors the file has.
+"""Plain decoders: attention and a feed-forward block in every layer, laid out by the architecture's `Style` and by which tensors the file has.
 
-Source: the graph functions of src/models/*.cpp, llama.cpp b11434. One row of `STYLES` an architecture; what a file's tensors decide (biases, query and key
-norms, fused projections, shared experts) has no trait.
+Source: the graph functions of src/models/*.cpp, llama.cpp b11434.
 """
 
 from brim.engines.llama_cpp import tensor as g
-from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, SOFTMAX_WEIGHT, Builder
+from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
+from brim.engines.llama_cpp.hparams import Wanting
+from brim.engines.llama_cpp.styles import STYLES, Style
 from brim.engines.llama_cpp.tensor import T
-from brim.values import Record
+
+__all__ = ["STYLES", "decoder", "rope_factors"]
 
 
-class Style(Record):
-    """How one architecture's decoder differs from llama's.
-
-    `embed`: `scale` (one more op) or `rows` (scaled by an input). `rope`: `all`, `none`, `windowed` (sliding layers only). `qk_norm`: `before` or `after` the rotation, `flat` over the
-    whole width. `q_scale`: queries are scaled by an op of their own. `post`: norms behind attention and feed-forward. `ffn_norm`: the name of the norm before the feed-forward.
-    `residual`: order of the additions. `tail`: `masked` keeps all rows to the output norm, `hidden` and `normed` keep the hidden state alive as an output of its own.
-    """
-
-    norm: str = "RMS_NORM"
-    act: str = "silu"
-    embed: str = ""
-    rope: str = "all"
-    qk_norm: str = "before"
-    q_scale: bool = False
-    post: bool = False
-    ffn_norm: str = "ffn_norm"
-    parallel: bool = False
-    halves: bool = False
-    soft_cap: bool = False
-    final_cap: bool = False
-    logit_scale: bool = False
-    residual_scale: bool = False
-    gating: int = SOFTMAX
-    normalise: bool | None = True
-    shared_gate: bool = False
-    tail: str = ""
-    sinks: bool = False
-    attention_first: bool = True
-    checked: bool = False
+def rotates(b: Builder, style: Style, il: int) -> bool:
+    """Whether a layer rotates its queries and keys."""
+    hp, rope = b.hp, style.rope
+    if rope == "windowed":
+        return hp.windowed[il]
+    if rope == "windows":
+        return hp.windowed[il] or not hp.window_kind
+    if rope == "steps":
+        return (il + 1) % hp.still_step != 0
+    if rope == "key":
+        return bool(hp.get("rope.scaling.finetuned", True))
+    if rope == "seven":
+        return hp.layers == 32
+    return rope == "all"
 
 
-STYLES: dict[str, Style] = {
-    "llama": Style(qk_norm="", checked=True),
-    "qwen2": Style(qk_norm="", checked=True),
-    "qwen3": Style(checked=True),
-    "qwen3moe": Style(checked=True),
-    "phi3": Style(qk_norm="", q_scale=True, halves=True, attention_first=False, checked=True),
-    "gemma2": Style(act="gelu", embed="scale", q_scale=True, post=True, soft_cap=True, final_cap=True, qk_norm="", checked=True),
-    "gemma3": Style(act="gelu", embed="rows", q_scale=True, post=True, final_cap=True, checked=True),
-    "gpt-oss": Style(
-        act="swiglu_oai", ffn_norm="post_attention_norm", gating=SOFTMAX_WEIGHT, normalise=False, tail="hidden", sinks=True, qk_norm="", checked=True
-    ),
-    "cohere2": Style(norm="NORM", parallel=True, rope="windowed", logit_scale=True, qk_norm=""),
-    "glm4moe": Style(ffn_norm="post_attention_norm", gating=SIGMOID, normalise=None, tail="normed"),
-}
+def _qk_normed(b: Builder, style: Style, il: int, q: T, k: "T | None") -> "tuple[T, T | None]":
+    """The norms of queries and keys that the file has."""
+    if b.layer(il, "attn_q_norm.weight") is not None:
+        q = b.normed(q, il, "attn_q_norm", style.norm)
+    if k is not None and b.layer(il, "attn_k_norm.weight") is not None:
+        k = b.normed(k, il, "attn_k_norm", style.norm)
+    return q, k
 
 
 def positioned(b: Builder, style: Style, il: int, q: T, k: "T | None") -> "tuple[T, T | None]":
     """Query and key norms and the rotation, in the architecture's order."""
+    turned = rotates(b, style, il)
     if style.qk_norm == "before":
-        if b.layer(il, "attn_q_norm.weight") is not None:
-            q = b.normed(q, il, "attn_q_norm", style.norm)
-        if k is not None and b.layer(il, "attn_k_norm.weight") is not None:
-            k = b.normed(k, il, "attn_k_norm", style.norm)
-    if style.rope == "all" or (style.rope == "windowed" and b.hp.windowed[il]):
+        q, k = _qk_normed(b, style, il, q, k)
+    if turned:
         factors = rope_factors(b, il)
         q = g.rope(q, b.positions, factors)
         k = None if k is None else g.rope(k, b.positions, factors)
     if style.qk_norm == "after":
-        if b.layer(il, "attn_q_norm.weight") is not None:
-            q = b.normed(q, il, "attn_q_norm", style.norm)
-        if k is not None and b.layer(il, "attn_k_norm.weight") is not None:
-            k = b.normed(k, il, "attn_k_norm", style.norm)
+        q, k = _qk_normed(b, style, il, q, k)
+    if style.temperature == "still" and not turned and b.temperature is not None:
+        q = g.mul(q, b.temperature)
+    if style.temperature == "key" and b.temperature is not None:
+        q = g.mul(q, b.temperature)
+    if style.qk_norm == "bare" and turned and b.hp.experts != 128 and k is not None:
+        q, k = g.same("RMS_NORM", q), g.same("RMS_NORM", k)
     return (g.scale(q) if style.q_scale else q), k
 
 
@@ -91,66 +72,113 @@ def rope_factors(b: Builder, il: int) -> "T | None":
 def self_attention(b: Builder, style: Style, il: int, cur: T) -> T:
     """Project, rotate, attend, project back."""
     hp = b.hp
-    head = hp.head_key(il)
-    q, k, v = b.qkv(cur, il, head, hp.heads[il], hp.kv_heads[il], hp.head_value(il))
-    q, k2 = positioned(b, style, il, q, k)
-    return b.attention(il, q, k2, v, sinks=b.layer(il, "attn_sinks.weight") if style.sinks else None, soft_cap=style.soft_cap)
+    head, heads, kv_heads, value = hp.head_key(il), hp.heads[il], hp.kv_heads[il], hp.head_value(il)
+    if style.qk_norm == "flat":
+        q, k, v = b.flat_qkv(cur, il, head * heads, head * kv_heads, value * kv_heads)
+        q, normed = _qk_normed(b, style, il, q, k)
+        assert normed is not None
+        q, k, v = g.reshape(q, head, heads, b.tokens), g.reshape(normed, head, kv_heads, b.tokens), g.reshape(v, value, kv_heads, b.tokens)
+    else:
+        q, k, v = b.qkv(cur, il, head, heads, kv_heads, value)
+    q, turned = positioned(b, style, il, q, k)
+    return b.attention(il, q, turned, v, sinks=b.layer(il, "attn_sinks.weight") if style.sinks else None, soft_cap=style.soft_cap)
 
 
 def feed_forward(b: Builder, style: Style, il: int, cur: T) -> T:
     """Dense, or experts with a shared expert where the file has one."""
     if b.layer(il, "ffn_gate_inp.weight") is None:
         return dense(b, cur, il, "swiglu" if style.halves else style.act, halves=style.halves)
-    gating = style.gating if style.normalise is not None else int(b.hp.get("expert_gating_func", style.gating) or style.gating)
+    default = style.gating or 1
+    gating = default if style.gating and style.normalise is not None else int(b.hp.get("expert_gating_func", default) or default)
     normalise = style.normalise if style.normalise is not None else bool(b.hp.get("expert_weights_norm", False))
-    out = experts(b, cur, il, style.act, gating=gating, normalise=normalise)
-    extra = shared(b, cur, il, style.act, gated=style.shared_gate)
+    out = experts(b, cur, il, style.act, gating=gating, normalise=normalise, weigh_first=style.weigh_first)
+    extra = shared(b, cur, il, style.act, gate=style.shared_gate)
     return out if extra is None else g.add(out, extra)
 
 
 def decoder(b: Builder, style: Style) -> T:
     """The whole graph of a plain decoder; the node that ends it."""
+    hp = b.hp
+    if any(int(n) >= 0 for n in hp.get("deepstack_mapping", ()) or ()):
+        raise Wanting(f"the deepstack inputs of {hp.arch!r} are not modelled yet")
     cur = b.embed(scaled_rows=style.embed == "rows")
-    if style.embed == "scale":
+    if style.embed == "scale" or (style.embed == "default" and not hp.get("embedding_scale")):
         cur = g.scale(cur)
+    cur = _tables(b, cur)
+    if style.temperature == "still" or (style.temperature == "key" and hp.get("attention.temperature_scale")):
+        b.temperature = g.given("F32", 1, 1, b.tokens)
     b.attend_to()
     ids = b.output_ids()
     for il in b.walk:
-        cur = (_parallel if style.parallel else _layer)(b, style, il, cur, ids)
+        cur = _layer(b, style, il, cur, ids) if not _parallel(b, style) else _side_by_side(b, style, il, cur, ids)
     return _end(b, style, cur, ids)
 
 
+def _parallel(b: Builder, style: Style) -> bool:
+    """Whether attention and feed-forward read the same input; gpt-neox files say so themselves."""
+    return bool(style.joins) and (b.hp.arch != "gptneox" or bool(b.hp.get("use_parallel_residual", False)))
+
+
+def _tables(b: Builder, cur: T) -> T:
+    """A position table and a norm of the embedding, where the file has them."""
+    table = b.weight("position_embd.weight")
+    if table is not None:
+        cur = g.add(cur, g.get_rows(table, b.positions))
+    norm = b.weight("token_embd_norm.weight")
+    return cur if norm is None else b.norm(cur, norm, b.weight("token_embd_norm.bias"), 0 if b.hp.arch == "bloom" else -1, "NORM")
+
+
+def _before(b: Builder, style: Style, il: int, cur: T, name: str) -> T:
+    """The norm before attention or feed-forward."""
+    if style.pre == "none":
+        return cur
+    return b.normed(cur, il, name, style.norm)
+
+
+def _scaled(b: Builder, style: Style, cur: T) -> T:
+    """A branch scaled before it joins the residual."""
+    return g.scale(cur) if style.residual_scale == "always" or (style.residual_scale and b.hp.get("residual_scale")) else cur
+
+
 def _layer(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
-    cur = self_attention(b, style, il, b.normed(residual, il, "attn_norm", style.norm))
+    normed = _before(b, style, il, residual, "attn_norm")
+    cur = self_attention(b, style, il, normed)
+    bare = style.pre == "weights" and b.layer(il, style.ffn_norm + ".weight") is None  # stablelm 2: the feed-forward reads attention's input
     if il == b.last and style.tail != "hidden":
         cur, residual = b.pick(cur, ids), b.pick(residual, ids)
+        normed = b.pick(normed, ids) if bare else normed
     if style.post:
         cur = b.normed(cur, il, "post_attention_norm", style.norm)
-    if style.residual_scale and b.hp.get("residual_scale"):
-        cur = g.scale(cur)
-    joined = g.add(cur, residual)
-    cur = feed_forward(b, style, il, b.normed(joined, il, style.ffn_norm, style.norm))
+    joined = g.add(_scaled(b, style, cur), residual)
+    cur = feed_forward(b, style, il, normed if bare else _before(b, style, il, joined, style.ffn_norm))
     if style.post:
-        cur = b.norm(cur, b.layer(il, "post_ffw_norm.weight"), None, -1, style.norm)
-    if style.residual_scale and b.hp.get("residual_scale"):
-        cur = g.scale(cur)
+        pinned = il if b.hp.arch == "glm4" else -1
+        cur = b.norm(cur, b.layer(il, "post_ffw_norm.weight"), None, pinned, style.norm)
+    cur = _scaled(b, style, cur)
     return g.add(cur, joined) if style.attention_first else g.add(joined, cur)
 
 
-def _parallel(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
-    """Attention and feed-forward read the same normed input (cohere)."""
+def _side_by_side(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
+    """Attention and feed-forward read the same input (cohere, phi 2, falcon, gpt-neox)."""
     normed = b.normed(residual, il, "attn_norm", style.norm)
-    out = self_attention(b, style, il, normed)
+    second = b.layer(il, "attn_norm_2.weight") is not None
+    out = self_attention(b, style, il, b.normed(residual, il, "attn_norm_2", style.norm) if second else normed)
+    own = b.layer(il, "ffn_norm.weight") is not None
     if il == b.last:
-        out, residual, normed = b.pick(out, ids), b.pick(residual, ids), b.pick(normed, ids)
-    return g.add(g.add(feed_forward(b, style, il, normed), residual), out)
+        out, residual = b.pick(out, ids), b.pick(residual, ids)
+        normed = normed if own else b.pick(normed, ids)
+    if own:
+        normed = b.normed(residual, il, "ffn_norm", style.norm)
+    parts = {"f": feed_forward(b, style, il, normed), "r": residual, "a": out}
+    first, second_, third = (parts[letter] for letter in style.joins)
+    return g.add(g.add(first, second_), third)
 
 
 def _end(b: Builder, style: Style, cur: T, ids: T) -> T:
     def head(logits: T) -> T:
         if style.final_cap and (b.hp.arch == "gemma2" or b.hp.get("final_logit_softcapping")):
             return g.scale(g.unary(g.scale(logits), "tanh"))
-        if style.logit_scale and b.hp.get("logit_scale"):
+        if style.logit_scale == "always" or (style.logit_scale and b.hp.get("logit_scale")):
             return g.scale(logits)
         return logits
 

@@ -155,12 +155,13 @@ def _summed(b: Builder, out: T, width: int, tokens: int, used: int) -> T:
     return g.cont(total) if used == 1 else total
 
 
-def shared(b: Builder, cur: T, il: int, act: str = "silu", *, gated: bool = False) -> "T | None":
+def shared(b: Builder, cur: T, il: int, act: str = "silu", *, gate: str = "") -> "T | None":
     """The shared expert, with its sigmoid gate where the architecture has one; None where the file has none."""
     if b.layer(il, "ffn_up_shexp.weight") is None:
         return None
     out = dense(b, cur, il, act, suffix="_shexp")
-    if gated:
-        gate = g.unary(g.mul_mat(b.need(il, "ffn_gate_inp_shexp.weight"), cur), "sigmoid")
-        out = g.mul(out, gate)
+    if gate:
+        raw = g.mul_mat(b.need(il, "ffn_gate_inp_shexp.weight"), cur)
+        factor = g.unary(raw, gate)
+        out = g.mul(out, g.div(factor, raw) if gate == "silu" else factor)
     return out

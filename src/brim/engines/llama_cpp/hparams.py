@@ -53,6 +53,8 @@ CACHELESS = frozenset(
 )  # fmt: skip
 _ROLLBACK = frozenset(("kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3"))
 _FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr"))
+_SECTIONED = frozenset(("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"))
+_STILL_STEPS = frozenset(("smollm3", "llama4"))
 _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
@@ -88,6 +90,7 @@ class Hparams:
         "rot",
         "rows_r",
         "rows_s",
+        "still_step",
         "tensors",
         "value",
         "value_window",
@@ -116,8 +119,11 @@ class Hparams:
         self._windows()
         self._recurrent()
         self._vocabulary()
-        self.positions = 4 if self.arch in _FOUR_POSITIONS else 1
+        sections = self.get("rope.dimension_sections") or (0, 0)
+        multi = self.arch in _SECTIONED and int(sections[0]) > 0 and int(sections[1]) > 0
+        self.positions = 4 if multi or self.arch in _FOUR_POSITIONS else 1
         self.mixed = self.arch not in _UNMIXED
+        self.still_step = self.layers if self.arch == "llama4" and not self.window_kind else 4
         self.rollback = self.arch in _ROLLBACK
 
     def get(self, key: str, default: "Any" = None) -> "Any":
@@ -255,7 +261,7 @@ class Hparams:
         """What else tells layers apart that neither tensors nor lists show: sparse activations, layers without rotation."""
         if self.arch == "gemma3n":
             return int(il < 10)
-        return 0
+        return int(self.arch in _STILL_STEPS and (il + 1) % self.still_step == 0)
 
     def head_key(self, il: int) -> int:
         """Width of one key head of a layer."""

@@ -189,7 +189,7 @@ def qwen3next(b: Builder) -> T:
             cur = dense(b, cur, il)
         else:
             normed, cur = cur, experts(b, cur, il)
-            extra = shared(b, normed, il, gated=True)
+            extra = shared(b, normed, il, gate="sigmoid")
             cur = cur if extra is None else g.add(cur, extra)
         cur = g.add(cur, joined)
     cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
