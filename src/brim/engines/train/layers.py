@@ -200,11 +200,11 @@ def head_block(census: "Census", w: "TrainWorkload", s: "Setting", *, train: boo
             logits = count * (s.compute + 4) + 8 * count // w.loss_chunks
         else:
             wide = b.cast(out, 4)
-            if w.loss == "shifted":
-                wide = b.like(wide)
+            if w.loss == "shifted":  # the shifted copy; the whole fp32 logits stay in the model's output while backward runs
+                wide = b.like(wide, None, fresh=4 * count)
             soft = b.op(count, 4, [wide], keep_out=True, holds=[out])
             b.op(1, 4, [soft], holds=[out, wide], fresh=8 * tokens)
-            logits = 12 * count
+            logits = (16 if w.loss == "shifted" else 12) * count
     s.packed = packed
     return b.tape.run(), logits
 

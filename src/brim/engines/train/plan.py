@@ -61,7 +61,8 @@ class _Facts:
 
     def at(self, moment: Moment) -> int:
         """What comes and goes at a moment on this rank."""
-        return moment.weighed(self.share.gradient_ranks) + (self.temp if moment.name == "optimizer" else 0)
+        less = moment.activations * (1000 - costs.COMPILED_PER_MILLE[1]) // 1000 if self.w.compiled else 0
+        return moment.weighed(self.share.gradient_ranks) - less + (self.temp if moment.name == "optimizer" else 0)
 
     def peaks(self) -> "dict[str, int]":
         """The highest point of each named moment, without the states."""
@@ -135,10 +136,9 @@ def _device_parts(f: _Facts, device: str) -> "list[Part]":
         rows.append(("context_overhead", costs.CUDA_CONTEXT + costs.CUBLAS, "device context, kernels and the cuBLAS workspace", costs.CUDA_CONTEXT_SOURCE))
     else:
         rows.append(("context_overhead", costs.HOST_PROCESS, "the Python process with its libraries", costs.HOST_PROCESS_SOURCE))
-    slack = _per_mille(loose, costs.SLACK_PER_MILLE)
-    rows.append(
-        ("allocator_slack", slack, f"reserved beyond allocated: {costs.SLACK_PER_MILLE} per mille of {loose}", "published pairs, engines/train/costs.py")
-    )
+    marks = costs.SLACK_GATHERED_PER_MILLE if w.sharding.startswith("fsdp") or w.sharding == "zero3" else costs.SLACK_PER_MILLE
+    said = f"reserved beyond allocated: {marks} per mille of {loose}"
+    rows.append(("allocator_slack", _per_mille(loose, marks), said, "published pairs, engines/train/costs.py"))
     return [Part(name=name, device=device, bytes=size, rule=rule, source=source) for name, size, rule, source in rows if size.high]
 
 
