@@ -9,8 +9,9 @@ GROUND = {"values", "units", "errors"}
 STOREY_1 = {"facts", "records", "seams"}
 SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy"}
 SPINE |= {"knobs", "lineup"}
-EDGES = {"readers", "probes", "actions", "journal", "clock"}
-JOIN = {"book", "launch", "governor", "api", "checkpoint"}
+SPINE |= {"availability", "catalogue", "pool", "visible"}
+EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
+JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint"}
 SPINE |= {"shapes", "preflight"}
 JOIN |= {"training"}
 TOP = {"cli", "integrations"}
@@ -48,15 +49,22 @@ ALLOWED: dict[str, set[str]] = {
     "clock": _BASE,
     "control": set(),
     "client": {"control"},
-    "governor": _BASE | SPINE | EDGES | {"control"},
+    "ledger": _BASE,
+    "availability": _BASE,
+    "catalogue": _BASE,
+    "pool": _BASE | {"budget"},
+    "visible": _BASE,
+    "machine": _BASE | SPINE | EDGES,
+    "admission": _BASE | SPINE | EDGES,
+    "governor": _BASE | SPINE | EDGES | {"control", "machine"},
+    "launch": _BASE | SPINE | EDGES | {"admission", "governor", "machine", "book", "control", "__init__"},
     "book": _BASE | SPINE | EDGES | {"governor"},
-    "launch": _BASE | SPINE | EDGES | {"governor", "book", "control", "__init__"},
     "checkpoint": _BASE | {"packing", "shapes", "readers"},
-    "api": _BASE | SPINE | EDGES | {"training", "governor", "launch", "checkpoint", "__init__"},
+    "api": _BASE | SPINE | EDGES | {"admission", "training", "governor", "launch", "machine", "checkpoint", "__init__"},
     "training": _BASE | SPINE | EDGES,
     "__init__": _BASE | SPINE | JOIN | {"client"},
     "__main__": {"cli"},
-    "cli": _BASE | SPINE | {"api", "__init__"},
+    "cli": _BASE | SPINE | {"api", "clock", "machine", "__init__"},
     "integrations": {"__init__", "client"},
 }
 # evidence, claims and profiles

@@ -14,12 +14,15 @@ _HOMES = {
     "calibrations": "brim.verbs",
     "claims_of": "brim.verbs",
     "evidence_of": "brim.verbs",
+    "catalogue": "brim.api",
+    "devices": "brim.api",
     "fit": "brim.api",
     "fit_training": "brim.api",
     "forget_calibration": "brim.verbs",
     "governor_report": "brim.card_report",
     "import_calibration": "brim.verbs",
     "inspect": "brim.api",
+    "machine": "brim.api",
     "limits": "brim.facts.settings",
     "load_profile": "brim.card_report",
     "plain": "brim.values",
@@ -43,10 +46,13 @@ __all__ = [*_HOMES]  # noqa: PLE0604 — strings all
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brim.api import Probed as Probed
+    from brim.api import catalogue as catalogue
+    from brim.api import devices as devices
     from brim.api import fit as fit
     from brim.api import fit_training as fit_training
     from brim.api import inspect as inspect
     from brim.api import preflight as preflight
+    from brim.api import machine as machine
     from brim.api import probe as probe
     from brim.api import read as read
     from brim.api import report as report

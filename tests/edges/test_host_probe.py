@@ -24,13 +24,13 @@ def v1(group: str, limit: int, usage: int = 0, cache: int = 0) -> dict[str, str]
     return {
         base + "memory.limit_in_bytes": f"{limit}\n",
         base + "memory.usage_in_bytes": f"{usage}\n",
-        base + "memory.stat": f"cache 5\ntotal_inactive_file {cache}\n",
+        base + "memory.stat": f"cache 5\ntotal_cache {cache}\ntotal_shmem 0\n",
     }
 
 
 def v2(group: str, limit: str, usage: int = 0, cache: int = 0) -> dict[str, str]:
     base = f"/sys/fs/cgroup{group}/"
-    return {base + "memory.max": f"{limit}\n", base + "memory.current": f"{usage}\n", base + "memory.stat": f"anon 5\ninactive_file {cache}\n"}
+    return {base + "memory.max": f"{limit}\n", base + "memory.current": f"{usage}\n", base + "memory.stat": f"anon 5\nfile {cache}\nshmem 0\n"}
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,99 @@ def test_cgroup_limits(tmp_path, own, groups, limit) -> None:
 
 
 def test_available_is_the_lower_of_host_and_cgroup(tmp_path) -> None:
-    """What is left under the limit counts the working set: usage less the file cache that the kernel can drop."""
+    """What is left under the limit counts the working set: usage less the file cache that the kernel can drop (shared memory counts as cache there, and cannot be dropped)."""
     host = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V1, **v1("/a/b", 1000, usage=700, cache=300)}).read()
     assert (host.cgroup_working_set_bytes, host.available_bytes) == (400, 600)
+
+
+WORKING = [(700, 300, 0, 400), (700, 300, 100, 500), (700, 300, 300, 700), (100, 300, 0, 0)]
+
+
+@pytest.mark.parametrize(("usage", "cache", "shared", "held"), WORKING)
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_working_set(tmp_path, version, usage, cache, shared, held) -> None:
+    """usage − file cache + shared memory, in both versions: a data loader that fills /dev/shm counts, a page cache does not (FIELD_CASES 49)."""
+    groups = v1("/a/b", 2000, usage, cache) if version == 1 else v2("/a/b", "2000", usage, cache)
+    stat = next(name for name in groups if name.endswith("memory.stat"))
+    groups[stat] = groups[stat].replace("shmem 0", f"shmem {shared}")
+    host = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V1 if version == 1 else V2, **groups}).read()
+    assert (host.cgroup_usage_bytes, host.cgroup_working_set_bytes, host.available_bytes) == (usage, held, 2000 - held)
+
+
+def test_the_smallest_room_counts(tmp_path) -> None:
+    """The lowest limit names the budget; what is available is the smallest room under any ancestor, which may be another one (FIELD_CASES 47)."""
+    groups = {**v2("/a/b", "1000000", usage=100), **v2("/a", "2000000", usage=1900000)}
+    host = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V2, **groups}).read()
+    assert (host.cgroup_limit_bytes, host.cgroup_path, host.available_bytes) == (1000000, "/sys/fs/cgroup/a/b/memory.max", 100000)
+
+
+def test_events_pressure_and_sensors(tmp_path) -> None:
+    """memory.events, PSI of host and group, the hottest CPU and NVMe sensor with its limit; what is absent says so."""
+    base = "/sys/fs/cgroup/a/b/"
+    psi = "some avg10=1.25 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=1\n"
+    files = {
+        "/proc/meminfo": MEMINFO, "/proc/self/cgroup": V2, **v2("/a/b", "max"), "/proc/pressure/memory": psi, base + "memory.pressure": psi.replace("1.25", "9.75"),
+        base + "memory.events": "low 0\nhigh 3\nmax 4\noom 1\noom_kill 2\n", "/sys/class/hwmon/hwmon0/name": "coretemp\n", "/sys/class/hwmon/hwmon0/temp1_input": "55000\n",
+        "/sys/class/hwmon/hwmon0/temp2_input": "61000\n", "/sys/class/hwmon/hwmon0/temp1_crit": "100000\n", "/sys/class/hwmon/hwmon1/name": "nvme\n",
+        "/sys/class/hwmon/hwmon1/temp1_input": "41850\n", "/sys/class/hwmon/hwmon1/temp2_input": "0\n",
+    }  # fmt: skip
+    host = tree(tmp_path, files).read()
+    assert (host.psi_some_avg10, host.psi_full_avg10, host.cgroup_psi_some_avg10) == (1.25, 0.5, 9.75)
+    assert dict(host.memory_events) == {"low": 0, "high": 3, "max": 4, "oom": 1, "oom_kill": 2}
+    assert (host.oom_kills, host.cgroup_version) == (2, 2)
+    assert (host.cpu_temperature_c, host.cpu_critical_temperature_c, host.nvme_temperature_c) == (61.0, 100.0, 41.85)
+
+
+def test_a_thermal_zone_stands_in(tmp_path) -> None:
+    """Without a CPU chip in hwmon the package's thermal zone answers."""
+    files = {"/proc/meminfo": MEMINFO, "/sys/class/thermal/thermal_zone3/type": "x86_pkg_temp\n", "/sys/class/thermal/thermal_zone3/temp": "47000\n"}
+    assert tree(tmp_path, files).read().cpu_temperature_c == 47.0
+
+
+def test_a_file_that_is_refused_for_good_is_not_asked_again(tmp_path, monkeypatch) -> None:
+    """PSI that is there and answers EOPNOTSUPP is asked once (FIELD_CASES 57); a file that is gone for the moment is looked for again."""
+    import errno
+    import os
+
+    from brim.probes.kept import Kept
+
+    (tmp_path / "memory").write_text("some avg10=0.00 ")
+    file, calls = Kept(str(tmp_path), "/memory"), []
+
+    def refuse(*_args):
+        calls.append(1)
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "pread", refuse)
+    for _ in range(100):
+        assert file.read().reason == "not_supported"
+    assert len(calls) == 1
+    monkeypatch.undo()
+    later = Kept(str(tmp_path), "/later")
+    assert later.read().reason == "not_supported"
+    (tmp_path / "later").write_text("5\n")
+    assert [later.read() for _ in range(Kept.AGAIN + 1)][-1] == b"5\n"
+
+
+def test_totals_are_read_again(tmp_path) -> None:
+    """Swap that is added after the start is seen (FIELD_CASES 55), through the file that was opened first."""
+    probe = tree(tmp_path, {"/proc/meminfo": MEMINFO})
+    assert probe.read().swap_total_bytes == 0
+    (tmp_path / "proc/meminfo").write_text(MEMINFO.replace("SwapTotal:             0 kB", "SwapTotal:       8388608 kB"))
+    assert probe.read().swap_total_bytes == 8 << 30
+
+
+def test_no_descriptor_is_lost() -> None:
+    """Five hundred looks and a close leave as many open files as before."""
+    import os
+
+    before = len(os.listdir("/proc/self/fd"))
+    probe = HostProbe()
+    for _ in range(500):
+        probe.read()
+    assert len(os.listdir("/proc/self/fd")) < before + 40
+    probe.close()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_nothing_readable_is_missing_and_never_zero(tmp_path) -> None:

@@ -8,6 +8,8 @@ from brim.errors import BrimError, Usage
 # command → (module, one line of help); a module has `main(argv) -> exit code` and is imported only when its command is asked for
 COMMANDS = {
     "probe": ("brim.cli.probe", "devices, budgets, readings, and where each came from"),
+    "devices": ("brim.cli.devices", "the devices that brim knows by name"),
+    "doctor": ("brim.cli.doctor", "what brim sees here, what is missing, and what installs it"),
     "fit": ("brim.cli.fit", "whether a model fits, with the arithmetic"),
     "inspect": ("brim.cli.inspect", "what is in a model, from its headers alone"),
     "preflight": ("brim.cli.preflight", "which ways to run and train a model fit a device"),

@@ -1,131 +1,257 @@
-"""Asks /proc and the cgroup file systems about host memory and translates their errors; unsupported, denied and failed are three different answers.
+"""Asks /proc, sysfs and the cgroup file systems about the host and translates their errors; unsupported, denied, failed and gone are four different answers.
 
-Covered: MemTotal and MemAvailable; cgroup v1 and v2 limits of our own group and all its ancestors, and their working set (usage − inactive file cache).
-`root` is the file system root, so that a recorded tree can stand in for the machine.
+Covered: RAM and swap (totals are read again at each look, since swap may be added); cgroup v1 and v2 of our own group and all its ancestors: the lowest limit, the
+smallest room, working set = usage − file cache + shared memory; `memory.events`; PSI of the host and of the group; disk and /dev/shm; temperatures of CPU and NVMe.
+Files are opened once and read again with pread, which costs a fifth of opening them. `root` is where the file system hangs, so that a recorded tree can stand in for
+the machine. Where there is no /proc (macOS, Windows), psutil answers for RAM and swap. Not covered: statvfs on a dead network mount blocks; give a local `disk`.
 """
 
 import os
 
 from brim.facts.device import Host
+from brim.probes.hwmon import Heat
+from brim.probes.kept import Kept
 from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
-# v1 writes "no limit" as LONG_MAX rounded down to a page, older kernels as 2^63−1 or 2^64−1: any limit at or above physical RAM is none.
-_NO_LIMIT = 1 << 60
+# v1 writes "no limit" as LONG_MAX rounded down to a page, older kernels 2^63−1 or 2^64−1, v2 `max`: any limit at or above physical RAM is none.
+NO_LIMIT = 1 << 60
+UNLIMITED = Missing(reason="not_supported", detail="no memory cgroup limits this process")
+REFRESH = 64  # looks between two readings of which group we are in
 
 
-class HostProbe:
-    """One look at the host's memory. Missing files become `Missing` values; nothing here raises for them."""
+class _Group:
+    """One memory cgroup on our way to the root: its files, kept open."""
 
-    def __init__(self, root: str = "/") -> None:
-        self._root = root.rstrip("/")
-        self._groups: list[tuple[str, str, str]] | None = None
+    __slots__ = ("events", "limit", "path", "pressure", "stat", "usage", "version")
 
-    def read(self) -> Host:
-        """The host now, in bytes."""
-        info = self._meminfo()
-        total = info.get("MemTotal", Missing(reason="failed", detail="/proc/meminfo has no MemTotal"))
-        available = info.get("MemAvailable", Missing(reason="not_supported", detail="/proc/meminfo has no MemAvailable"))
-        limit, usage, working, path = self._cgroup(total)
-        if isinstance(limit, int) and isinstance(working, int):
-            room = max(0, limit - working)
-            available = room if isinstance(available, Missing) else min(available, room)
-        return Host(
-            total_bytes=total,
-            available_bytes=available,
-            swap_total_bytes=info.get("SwapTotal", Missing(reason="not_supported", detail="/proc/meminfo has no SwapTotal")),
-            swap_free_bytes=info.get("SwapFree", Missing(reason="not_supported", detail="/proc/meminfo has no SwapFree")),
-            cgroup_limit_bytes=limit,
-            cgroup_usage_bytes=usage,
-            cgroup_working_set_bytes=working,
-            cgroup_path=path,
-        )
+    def __init__(self, root: str, base: str, path: str, version: int) -> None:
+        self.path, self.version = path or "/", version
+        names = ("memory.max", "memory.current", "memory.events") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
+        self.limit, self.usage, self.events = (Kept(root, f"{base}{path}/{name}") for name in names)
+        self.stat = Kept(root, f"{base}{path}/memory.stat")
+        self.pressure = Kept(root, f"{base}{path}/memory.pressure")
 
-    def _text(self, path: str) -> "str | Missing":
-        try:
-            with open(self._root + path, encoding="ascii", errors="replace") as file:
-                return file.read(1 << 16)
-        except FileNotFoundError:
-            return Missing(reason="not_supported", detail=f"{path} does not exist")
-        except PermissionError:
-            return Missing(reason="denied", detail=f"{path} may not be read")
-        except OSError as fault:
-            return Missing(reason="failed", detail=f"{path}: {fault.strerror}")
-
-    def _number(self, path: str) -> "int | Missing":
-        text = self._text(path)
+    def limit_bytes(self) -> "int | Missing":
+        text = self.limit.read()
         if isinstance(text, Missing):
             return text
         word = text.strip()
-        if word == "max":
-            return 1 << 63
-        return int(word) if word.isdigit() else Missing(reason="failed", detail=f"{path} says {word[:40]!r}")
+        if word == b"max":
+            return NO_LIMIT
+        return int(word) if word.isdigit() else Missing(reason="failed", detail=f"{self.limit.path} says {word[:40]!r}")
 
-    def _meminfo(self) -> "dict[str, int | Missing]":
-        text = self._text("/proc/meminfo")
+    def working_set(self) -> "tuple[int | Missing, int | Missing]":
+        """(usage, usage − file cache + shared memory): what reclaim cannot give back. tmpfs pages count as cache and cannot be dropped, so they are put back."""
+        text = self.usage.read()
+        usage: int | Missing = (
+            text
+            if isinstance(text, Missing)
+            else int(text)
+            if text.strip().isdigit()
+            else Missing(reason="failed", detail=f"{self.usage.path} says {text[:40]!r}")
+        )
+        if isinstance(usage, Missing):
+            return usage, usage
+        stat = self.stat.read()
+        if isinstance(stat, Missing):  # nothing may be subtracted that was not told: errs to the safe side
+            return usage, usage
+        cache, shared = (b"total_cache", b"total_shmem") if self.version == 1 else (b"file", b"shmem")
+        droppable = field(stat, cache) - field(stat, shared)
+        return usage, max(0, usage - max(0, droppable))
+
+    def close(self) -> None:
+        for file in (self.limit, self.usage, self.events, self.stat, self.pressure):
+            file.close()
+
+
+def field(text: bytes, name: bytes) -> int:
+    """The number after `name ` at a line's start; 0 where it is not there or is no number."""
+    if text.startswith(name + b" "):
+        at = len(name) + 1
+    else:
+        at = text.find(b"\n" + name + b" ")
+        if at < 0:
+            return 0
+        at += len(name) + 2
+    end = text.find(b"\n", at)
+    word = text[at : end if end >= 0 else None].split()[:1]
+    return int(word[0]) if word and word[0].isdigit() else 0
+
+
+class HostProbe:
+    """The host, looked at again and again. Missing files become `Missing` values; nothing here raises for them."""
+
+    def __init__(self, root: str = "/", *, disk: str = "") -> None:
+        self._root = root.rstrip("/")
+        self._disk = disk
+        self._meminfo = Kept(self._root, "/proc/meminfo", size=2048)
+        self._psi = Kept(self._root, "/proc/pressure/memory")
+        self._vmstat = Kept(self._root, "/proc/vmstat", size=1 << 16)
+        self._heat = Heat(self._root)
+        self._groups: list[_Group] | None = None
+        self._looks = 0
+
+    def read(self, *, slow: bool = True) -> Host:
+        """The host now. `slow=False` leaves out disk and temperatures (for polls in between)."""
+        info = self._memory()
+        total, available = info["total_bytes"], info["available_bytes"]
+        cells: dict[str, Any] = {**info, **self._cgroup(total, available)}
+        cells["psi_some_avg10"], cells["psi_full_avg10"] = pressure(self._psi)
+        if isinstance(cells.get("oom_kills", UNLIMITED), Missing):
+            text = self._vmstat.read()
+            cells["oom_kills"] = text if isinstance(text, Missing) else field(text, b"oom_kill")
+        if slow:
+            cells["disk_free_bytes"] = self._free(self._disk or os.getcwd()) if self._disk or not self._root else UNLIMITED.replace(detail="no disk was named")
+            cells["shm_free_bytes"] = self._free(f"{self._root}/dev/shm")  # noqa: S108 - the size of the file system is asked, nothing is put there
+            cells.update(self._heat.read())
+        return Host(**cells)
+
+    def _memory(self) -> "dict[str, int | Missing]":
+        text = self._meminfo.read()
         if isinstance(text, Missing):
-            return dict.fromkeys(("MemTotal", "MemAvailable", "SwapTotal", "SwapFree"), text)
+            return _psutil() if not self._root and text.reason == "not_supported" else dict.fromkeys(_MEMORY, text)
         found: dict[str, int | Missing] = {}
-        for line in text.splitlines():
-            key, _, rest = line.partition(":")
-            words = rest.split()
-            if words and words[0].isdigit():
-                found[key] = int(words[0]) * 1024
+        for ours, name in _MEMORY.items():
+            there = text.startswith(name) or b"\n" + name in text
+            value = field(text, name)
+            if not there:
+                found[ours] = Missing(reason="not_supported", detail=f"/proc/meminfo has no {name.decode()}")
+            elif not value and ours == "total_bytes":
+                found[ours] = Missing(reason="failed", detail="MemTotal in /proc/meminfo is no number")
+            else:
+                found[ours] = value * 1024
         return found
 
-    def _memory_groups(self) -> "list[tuple[str, str, str]]":
-        """(limit file, usage file, stat file) of our own memory cgroup and each ancestor, nearest first."""
-        if self._groups is None:
-            mine = self._text("/proc/self/cgroup")
-            self._groups = [] if isinstance(mine, Missing) else list(self._find_groups(mine))
-        return self._groups
+    def _cgroup(self, total: "int | Missing", available: "int | Missing") -> "dict[str, Any]":
+        """The lowest limit over our group and its ancestors, the smallest room under any of them, and our own group's events and pressure."""
+        self._looks += 1
+        if self._groups is None or self._looks % REFRESH == 0:
+            for group in self._groups or ():
+                group.close()
+            self._groups = list(self._find())
+        ceiling = total if isinstance(total, int) else NO_LIMIT
+        tight: tuple[int, _Group, int | Missing, int | Missing] | None = None
+        for group in self._groups:
+            limit = group.limit_bytes()
+            if isinstance(limit, Missing) or limit >= ceiling:
+                continue
+            usage, held = group.working_set()
+            if isinstance(held, int):
+                room = max(0, limit - held)
+                available = room if isinstance(available, Missing) else min(available, room)
+            if tight is None or limit < tight[0]:
+                tight = (limit, group, usage, held)
+        cells: dict[str, Any] = {"available_bytes": available}
+        own = self._groups[0] if self._groups else None
+        if own is not None:
+            cells["cgroup_version"] = own.version
+            cells["memory_events"] = events = _events(own)
+            cells["oom_kills"] = events if isinstance(events, Missing) else dict(events).get("oom_kill", UNLIMITED)
+            cells["cgroup_psi_some_avg10"], cells["cgroup_psi_full_avg10"] = pressure(own.pressure)
+        if tight is None:
+            return {**cells, **dict.fromkeys(("cgroup_limit_bytes", "cgroup_usage_bytes", "cgroup_working_set_bytes", "cgroup_path"), UNLIMITED)}
+        limit, group, usage, held = tight
+        return {**cells, "cgroup_limit_bytes": limit, "cgroup_usage_bytes": usage, "cgroup_working_set_bytes": held, "cgroup_path": group.limit.path}
 
-    def _find_groups(self, mine: str) -> "Iterator[tuple[str, str, str]]":
-        for line in mine.splitlines():
-            number, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            if "memory" in controllers.split(","):
-                for group in _ancestors(path):
-                    base = "/sys/fs/cgroup/memory" + group
-                    yield base + "/memory.limit_in_bytes", base + "/memory.usage_in_bytes", base + "/memory.stat"
-            elif number == "0" and not controllers:
-                for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-                    for group in _ancestors(path):
-                        base = mount + group
-                        yield base + "/memory.max", base + "/memory.current", base + "/memory.stat"
-
-    def _cgroup(self, total: "int | Missing") -> "tuple[int | Missing, int | Missing, int | Missing, str | Missing]":
-        """The tightest limit over the own group and its ancestors, with that group's usage and working set."""
-        none = Missing(reason="not_supported", detail="no memory cgroup limits this process")
-        ceiling = total if isinstance(total, int) else _NO_LIMIT
-        best: tuple[int, str, str, str] | None = None
-        for limit_file, usage_file, stat_file in self._memory_groups():
-            limit = self._number(limit_file)
-            if isinstance(limit, int) and limit < ceiling and (best is None or limit < best[0]):
-                best = (limit, limit_file, usage_file, stat_file)
-        if best is None:
-            return none, none, none, none
-        usage = self._number(best[2])
-        working = usage if isinstance(usage, Missing) else max(0, usage - self._inactive_file(best[3]))
-        return best[0], usage, working, best[1]
-
-    def _inactive_file(self, path: str) -> int:
-        """File cache that the kernel can drop (v1 `total_inactive_file`, v2 `inactive_file`); 0 where it is not told, which errs to the safe side."""
-        text = self._text(path)
+    def _find(self) -> "Iterator[_Group]":
+        """Our memory cgroup and each ancestor, nearest first. In a container whose /proc shows the host's path, only the root of the mount is there."""
+        text = Kept(self._root, "/proc/self/cgroup").once()
         if isinstance(text, Missing):
-            return 0
-        values = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-        word = values.get("total_inactive_file", values.get("inactive_file", "0")).strip()
-        return int(word) if word.isdigit() else 0
+            return
+        lines = [line.split(":", 2) for line in text.decode("utf-8", "replace").splitlines() if line.count(":") >= 2]
+        for _number, controllers, path in lines:
+            if "memory" in controllers.split(","):
+                yield from self._chain("/sys/fs/cgroup/memory", path, 1)
+                return
+        for number, controllers, path in lines:
+            if number == "0" and not controllers:
+                for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+                    yield from self._chain(mount, path, 2)
+
+    def _chain(self, base: str, path: str, version: int) -> "Iterator[_Group]":
+        path = path.rstrip("/")
+        name = "memory.current" if version == 2 else "memory.limit_in_bytes"
+        while True:
+            if os.path.exists(f"{self._root}{base}{path}/{name}"):
+                yield _Group(self._root, base, path, version)
+            if not path:
+                return
+            path = os.path.dirname(path).rstrip("/")
+
+    def _free(self, path: str) -> "int | Missing":
+        try:
+            there = os.statvfs(path)
+        except FileNotFoundError:
+            return Missing(reason="not_supported", detail=f"{path} is not here")
+        except (OSError, AttributeError) as fault:
+            return Missing(reason="failed", detail=f"{path}: {fault}")
+        return there.f_bavail * there.f_frsize
+
+    def close(self) -> None:
+        """Let every file go."""
+        for file in (self._meminfo, self._psi, self._vmstat):
+            file.close()
+        for group in self._groups or ():
+            group.close()
+        self._groups = None
+        self._heat.close()
 
 
-def _ancestors(path: str) -> "Iterator[str]":
-    """`/a/b` → `/a/b`, `/a`, `` (the root of the mount)."""
-    path = path.rstrip("/")
-    while path:
-        yield path
-        path = os.path.dirname(path).rstrip("/")
-    yield ""
+_MEMORY = {
+    "total_bytes": b"MemTotal:",
+    "available_bytes": b"MemAvailable:",
+    "shared_bytes": b"Shmem:",
+    "swap_total_bytes": b"SwapTotal:",
+    "swap_free_bytes": b"SwapFree:",
+}
+
+
+def _events(group: _Group) -> "tuple[tuple[str, int], ...] | Missing":
+    """The counters of memory.events (v2) or oom_control (v1), in the kernel's order."""
+    text = group.events.read()
+    if isinstance(text, Missing):
+        return text
+    pairs = [line.split() for line in text.decode("ascii", "replace").splitlines()]
+    return tuple((pair[0], int(pair[1])) for pair in pairs if len(pair) == 2 and pair[1].isdigit())
+
+
+def pressure(file: Kept) -> "tuple[float | Missing, float | Missing]":
+    """(some, full) avg10 in %, or why there is none; a kernel with psi=0 answers EOPNOTSUPP once and is not asked again."""
+    text = file.read()
+    if isinstance(text, Missing):
+        return text, text
+    values: list[float | Missing] = []
+    for word in (b"some avg10=", b"full avg10="):
+        at = text.find(word)
+        try:
+            values.append(
+                float(text[at + len(word) : text.index(b" ", at + len(word))])
+                if at >= 0
+                else Missing(reason="not_supported", detail=f"{file.path} has no {word[:4].decode()} line")
+            )
+        except ValueError:
+            values.append(Missing(reason="failed", detail=f"{file.path} reads {text[:40]!r}"))
+    return values[0], values[1]
+
+
+def _psutil() -> "dict[str, int | Missing]":
+    """RAM and swap where there is no /proc."""
+    try:
+        import psutil
+
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    except Exception as fault:  # noqa: BLE001 - psutil raises its own family and OSError alike
+        return dict.fromkeys(_MEMORY, Missing(reason="failed", detail=f"psutil: {fault}"))
+    shared = getattr(memory, "shared", None)
+    return {
+        "total_bytes": int(memory.total),
+        "available_bytes": int(memory.available),
+        "shared_bytes": Missing(reason="not_supported", detail="this system does not tell shared memory") if shared is None else int(shared),
+        "swap_total_bytes": int(swap.total),
+        "swap_free_bytes": int(swap.free),
+    }

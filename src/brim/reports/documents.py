@@ -8,8 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from brim.catalogue import Model
     from brim.errors import BrimError
-    from brim.facts.device import Budget, Device, Host
+    from brim.facts.device import Asked, Budget, Device, Host
     from brim.facts.process import Checkpointed, Ending
     from brim.facts.settings import Limits
     from brim.prediction import Prediction
@@ -21,9 +22,30 @@ def error(fault: "BrimError") -> "dict[str, Any]":
     return {"schema": "brim.error/1", "code": fault.exit_code, "reason": fault.reason, "message": str(fault), "hint": fault.hint}
 
 
-def probe(devices: "tuple[Device, ...]", host: "Host", warnings: tuple[str, ...]) -> "dict[str, Any]":
+def probe(
+    devices: "tuple[Device, ...]", host: "Host", warnings: tuple[str, ...], notes: tuple[str, ...] = (), asked: "tuple[Asked, ...]" = ()
+) -> "dict[str, Any]":
     """`brim.probe/1`."""
-    return {"schema": "brim.probe/1", "devices": [_device(device) for device in devices], "host": plain(host), "warnings": list(warnings)}
+    rows = [_device(device) for device in devices]
+    return {"schema": "brim.probe/1", "devices": rows, "host": plain(host), "warnings": list(warnings), "notes": list(notes), "asked": plain(asked)}
+
+
+def doctor(
+    asked: "tuple[Asked, ...]", facts: "tuple[tuple[str, str], ...]", devices: "tuple[Device, ...]", notes: tuple[str, ...], warnings: tuple[str, ...]
+) -> "dict[str, Any]":
+    """`brim.doctor/1`."""
+    rows = [{"id": device.id, "name": device.name, "state": device.state, "budget": _budget(device.budget)} for device in devices]
+    return {"schema": "brim.doctor/1", "facts": dict(facts), "asked": plain(asked), "devices": rows, "notes": list(notes), "warnings": list(warnings)}
+
+
+def devices(models: "tuple[Model, ...]") -> "dict[str, Any]":
+    """`brim.devices/1`; what is not known of a device is null."""
+    rows = []
+    for model in models:
+        row = plain(model)
+        assert isinstance(row, dict)
+        rows.append({key: None if value in (0, 0.0, "") and key != "unified" else value for key, value in row.items()})
+    return {"schema": "brim.devices/1", "devices": rows}
 
 
 def _device(device: "Device") -> "dict[str, Any]":

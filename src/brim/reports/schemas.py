@@ -51,10 +51,75 @@ _BUDGET = {
     },
     "required": ["backend", "total_bytes", "usable_bytes", "reserve_fraction", "source", "approximate", "fell_back", "says"],
 }
+_NUMBER = {"type": "number"}
+_FLAG = {"type": "boolean"}
 _DEVICE = {
     "type": "object",
-    "properties": {"id": _TEXT, "backend": _TEXT, "name": _TEXT, "memory": {"type": "object"}, "budget": _BUDGET},
+    "properties": {
+        "id": _TEXT,
+        "backend": _TEXT,
+        "name": _TEXT,
+        "memory": {"type": "object", "additionalProperties": _or_missing(_BYTES), "required": ["total_bytes", "free_bytes", "available_bytes"]},
+        "budget": _BUDGET,
+        "index": {"type": "integer"},
+        "physical_index": _or_missing({"type": "integer"}),
+        "state": {"enum": ["ok", "asleep", "lost", "unreachable", "stale", "hypothetical"]},
+        "unified": _FLAG,
+        **dict.fromkeys(("unified_because", "soc"), _TEXT),
+        **dict.fromkeys(("uuid", "pci_bus_id", "compute_capability", "driver_version", "runtime_version", "mig", "parent_uuid"), _or_missing(_TEXT)),
+        **dict.fromkeys(
+            (
+                *("temperature_c", "memory_temperature_c", "slowdown_temperature_c", "shutdown_temperature_c", "max_operating_temperature_c"),
+                *("power_draw_w", "power_limit_w", "power_enforced_w", "power_min_w", "power_max_w", "power_default_w"),
+                *("fan_percent", "utilisation_percent", "clock_sm_mhz", "clock_memory_mhz"),
+            ),
+            _or_missing(_NUMBER),
+        ),
+        "ecc_uncorrected": _or_missing({"type": "integer"}),
+        **dict.fromkeys(("remap_pending", "remap_failed", "persistence"), _or_missing(_FLAG)),
+        "throttle_reasons": _or_missing(_TEXTS),
+        "processes": _or_missing(
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"pid": {"type": "integer"}, "used_bytes": _or_missing(_BYTES), "name": _TEXT},
+                    "required": ["pid", "used_bytes"],
+                },
+            }
+        ),
+        "faults": _TEXTS,
+        "warnings": _TEXTS,
+        "sources": _TEXTS,
+    },
     "required": ["id", "backend", "name", "memory", "temperature_c", "power_limit_w", "budget"],
+}
+_HOST = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(
+            ("total_bytes", "available_bytes", "swap_total_bytes", "swap_free_bytes", "cgroup_limit_bytes", "cgroup_usage_bytes"), _or_missing(_BYTES)
+        ),
+        **dict.fromkeys(("psi_some_avg10", "psi_full_avg10", "cpu_temperature_c", "nvme_temperature_c"), _or_missing(_NUMBER)),
+    },
+    "required": ["total_bytes", "available_bytes", "cgroup_limit_bytes"],
+}
+_ASKED = {
+    "type": "object",
+    "properties": {"source": _TEXT, "outcome": _TEXT, "detail": _TEXT, "elapsed_ns": {"type": "integer"}, "install": _TEXT},
+    "required": ["source", "outcome", "detail", "elapsed_ns"],
+}
+_MAYBE = {"type": ["number", "null"]}
+_MODEL = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("name", "backend", "memory_from", "source"), _TEXT),
+        "memory_bytes": _BYTES,
+        **dict.fromkeys(("bandwidth_gbs", "power_w", "slowdown_c", "shutdown_c"), _MAYBE),
+        "compute": {"type": ["string", "null"]},
+        "unified": _FLAG,
+    },
+    "required": ["name", "backend", "memory_bytes", "source"],
 }
 _FIT_DEVICE = {
     "type": "object",
@@ -178,7 +243,28 @@ _GOVERNOR_REPORT: "dict[str, Any]" = {
 }  # fmt: skip
 
 SCHEMAS: "dict[str, dict[str, Any]]" = {
-    "probe": _document("brim.probe/1", {"devices": {"type": "array", "items": _DEVICE}, "host": {"type": "object"}, "warnings": _TEXTS}),
+    "probe": _document(
+        "brim.probe/1",
+        {
+            "devices": {"type": "array", "items": _DEVICE},
+            "host": _HOST,
+            "warnings": _TEXTS,
+            "notes": _TEXTS,
+            "asked": {"type": "array", "items": _ASKED},
+        },
+        optional=("notes", "asked"),
+    ),
+    "doctor": _document(
+        "brim.doctor/1",
+        {
+            "facts": {"type": "object", "additionalProperties": _TEXT},
+            "asked": {"type": "array", "items": _ASKED},
+            "devices": {"type": "array", "items": {"type": "object", "required": ["id", "name", "state", "budget"], "properties": {"budget": _BUDGET}}},
+            "notes": _TEXTS,
+            "warnings": _TEXTS,
+        },
+    ),
+    "devices": _document("brim.devices/1", {"devices": {"type": "array", "items": _MODEL}}),
     "fit": _document(
         "brim.fit/1",
         {

@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from brim.facts.device import Device
     from brim.facts.settings import Limits
     from brim.prediction import Prediction
     from brim.units import Span
@@ -29,16 +28,6 @@ def table(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]
         cells = [cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
         lines.append("  ".join(cells).rstrip())
     return lines
-
-
-def probe(devices: "tuple[Device, ...]") -> str:
-    """The devices of one reading, each with its budget sentence."""
-    lines = []
-    for device in devices:
-        lines.append(f"{device.id}  {device.name}")
-        lines.append(f"  {sentence(device.budget)}")
-        lines.append(f"  available now: {size(device.memory.available_bytes)}")
-    return "\n".join([*lines, "", CAVEAT])
 
 
 def _bytes_cell(span: "Span") -> str:

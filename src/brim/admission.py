@@ -1,0 +1,118 @@
+"""Admit a launch: look at the machine, count what others were promised, decide, and write the new promise down, all under one lock; or wait for the memory to come back.
+
+The decision is `availability`'s, the store is `ledger`'s; this room only joins them. While it waits it holds no lock.
+"""
+
+from brim.availability import FITS, NOT_NOW, Availability, availability
+from brim.facts.process import Identity
+from brim.facts.promise import Promise, outstanding
+from brim.values import Missing, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from brim.facts.device import Device, Reading
+    from brim.ledger import Ledger
+    from brim.seams import Clock, Probe, ProcessProbe
+
+LOOK_EVERY_NS = 1_000_000_000
+
+
+class Admission(Record):
+    """What was decided, per device, and how long it was waited for (ns). `admitted` is true where every device has the memory now."""
+
+    admitted: bool
+    devices: tuple[Availability, ...]
+    waited_ns: int
+
+    @property
+    def sentence(self) -> str:
+        """The first thing that is in the way, else `fits`."""
+        return next((item.sentence for item in self.devices if item.verdict != FITS), "fits")
+
+
+def key_of(device: "Device") -> str:
+    """What names a device's memory for good: the host's pool for the host and what shares it, else UUID, PCI id or id."""
+    if device.backend == "cpu" or device.unified:
+        return "host"
+    return next((word for word in (device.uuid, device.pci_bus_id) if isinstance(word, str) and word), device.id)
+
+
+def promised(device: "Device", promises: "tuple[Promise, ...]", processes: "ProcessProbe") -> int:
+    """What living runs were promised on this device's memory and have not allocated yet, in bytes."""
+    total = 0
+    for promise in promises:
+        if promise.device == key_of(device):
+            total += outstanding(promise, _held(promise, device, processes))
+    return total
+
+
+def _held(promise: Promise, device: "Device", processes: "ProcessProbe") -> "int | Missing":
+    """What the promise's own processes hold of the device now; nothing before there is a job."""
+    if promise.job is None:
+        return 0
+    now = processes.identity(promise.job.pid)
+    if now is None or now.is_same(promise.job) is False:
+        return 0
+    if promise.device == "host":
+        return processes.usage(promise.job).held_bytes
+    if isinstance(device.processes, Missing):
+        return device.processes
+    tree = set(processes.tree(promise.job.pid))
+    own = [process.used_bytes for process in device.processes if process.pid in tree]
+    known = [used for used in own if isinstance(used, int)]
+    return sum(known) if len(known) == len(own) else Missing(reason="not_supported", detail="the driver does not tell what the job holds")
+
+
+def admit(
+    needed: "Mapping[str, int]",
+    *,
+    probe: "Probe",
+    ledger: "Ledger",
+    processes: "ProcessProbe",
+    owner: Identity,
+    clock: "Clock",
+    wait_ns: "int | None" = None,
+    run_dir: str = "",
+    say: "Callable[[str], None]" = lambda _line: None,
+) -> Admission:
+    """Promise `needed` (device id → bytes) to `owner`, now or within `wait_ns` (None: now or never). Nothing is promised where it is not admitted."""
+    begun = clock.now_ns()
+    said = ""
+    while True:
+        with ledger:
+            answers = _answers(needed, probe.read(clock.now_ns()), ledger.promises(beside=owner), processes)
+            if all(answer.verdict not in (NOT_NOW, "does_not_fit") for _key, answer in answers):
+                stamp, boot = clock.wall_ns(), ledger.boot
+                ledger.add(
+                    *(
+                        Promise(owner=owner, device=key, promised_bytes=item.needed_bytes, made_wall_ns=stamp, boot=boot, run_dir=run_dir)
+                        for key, item in answers
+                    )
+                )
+                return Admission(admitted=True, devices=tuple(item for _key, item in answers), waited_ns=clock.now_ns() - begun)
+        waited = clock.now_ns() - begun
+        refused = Admission(admitted=False, devices=tuple(item for _key, item in answers), waited_ns=waited)
+        if wait_ns is None or waited >= wait_ns or any(item.verdict == "does_not_fit" for item in refused.devices):
+            return refused
+        if refused.sentence != said:
+            said = refused.sentence
+            say(f"waiting: {said}")
+        clock.sleep_ns(min(LOOK_EVERY_NS, wait_ns - waited))
+
+
+def _answers(needed: "Mapping[str, int]", reading: "Reading", promises: "tuple[Promise, ...]", processes: "ProcessProbe") -> "list[tuple[str, Availability]]":
+    """One answer a device. Devices that share the host's pool are asked for the sum of what is needed of it: one pool, counted once."""
+    found = []
+    by_id = {device.id: device for device in reading.devices}
+    shared = sum(count for ident, count in needed.items() if ident in by_id and key_of(by_id[ident]) == "host")
+    for ident, count in needed.items():
+        device = by_id.get(ident)
+        if device is None:
+            continue
+        key = key_of(device)
+        whole = shared if key == "host" else count
+        answer = availability(whole, ident, device.budget, holders=device.processes, promised_bytes=promised(device, promises, processes))
+        found.append((key, answer.replace(needed_bytes=count)))
+    return found

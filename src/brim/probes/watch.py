@@ -1,0 +1,143 @@
+"""Polls one vendor library in a thread of its own with a deadline: a call that does not return leaves rows without readings, and brim goes on.
+
+Guarantees: one worker per source, never more; while a call hangs the source is not asked again, and it is believed again when the call returns. A value that has
+not changed at all for `STALE_POLLS` polls under load is said to be stale (FIELD_CASES 27).
+"""
+
+import _thread
+
+from brim.probes.vendor import Answer, Unavailable, silenced
+from brim.values import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from brim.facts.device import Device
+    from brim.probes.nvml import Nvml
+    from brim.seams import Clock
+
+STALE_POLLS = 60
+
+
+class Watch:
+    """One source that is looked at again and again. `reader` takes the time (monotonic ns) and returns rows; it may hang, and it may raise."""
+
+    def __init__(
+        self, source: str, reader: "Callable[[int], tuple[Device, ...]]", *, deadline_ns: int, clock: "Clock", known: "tuple[Device, ...]" = ()
+    ) -> None:
+        self._source, self._reader, self._deadline, self._clock = source, reader, deadline_ns, clock
+        self._go, self._done = _thread.allocate_lock(), _thread.allocate_lock()
+        self._go.acquire()
+        self._done.acquire()
+        self._busy_since = 0
+        self._started = False
+        self._now = 0
+        self._result: tuple[Device, ...] | Exception = ()
+        self._known = known
+        self._same: dict[str, tuple[object, int]] = {}
+
+    def _work(self) -> None:
+        """The worker: one look per `go`, for ever; it dies with the process."""
+        while True:
+            self._go.acquire()
+            try:
+                self._result = self._reader(self._now)
+            except Exception as error:  # noqa: BLE001 - whatever the library raises is the answer of this look
+                self._result = error
+            self._done.release()
+
+    def read(self, now_ns: int) -> Answer:
+        """The rows now, or the known rows without readings and the reason."""
+        begun = self._clock.now_ns()
+        if not self._started:
+            _thread.start_new_thread(self._work, ())
+            self._started = True
+        if self._busy_since:
+            if not self._done.acquire(blocking=False):
+                return self._silent(f"has not answered for {(begun - self._busy_since) / 1e9:.1f} s", 0)
+            self._busy_since = 0
+        self._now = now_ns
+        self._go.release()
+        if not self._done.acquire(timeout=self._deadline / 1e9):
+            self._busy_since = begun
+            return self._silent(f"did not answer within {self._deadline / 1e9:g} s", self._clock.now_ns() - begun)
+        elapsed = self._clock.now_ns() - begun
+        if isinstance(self._result, Exception):
+            return self._silent(f"{type(self._result).__name__}: {self._result}", elapsed)
+        self._known = tuple(self._fresh(device) for device in self._result)
+        return Answer(source=self._source, outcome="answered", devices=self._known, elapsed_ns=elapsed)
+
+    def _silent(self, detail: str, elapsed_ns: int) -> Answer:
+        why = Missing(reason="failed", detail=f"telemetry unavailable: {self._source} {detail}")
+        return Answer(
+            source=self._source, outcome="failed", detail=why.detail, devices=tuple(silenced(device, why) for device in self._known), elapsed_ns=elapsed_ns
+        )
+
+    def _fresh(self, device: "Device") -> "Device":
+        """The device, marked stale where its temperature and power stood still under load for too long."""
+        if isinstance(device.utilisation_percent, Missing) or device.utilisation_percent < 50:
+            self._same.pop(device.id, None)
+            return device
+        seen = (device.temperature_c, device.power_draw_w)
+        before, count = self._same.get(device.id, (None, 0))
+        self._same[device.id] = (seen, count + 1 if before == seen else 1)
+        patience = STALE_POLLS * (10 if isinstance(device.power_draw_w, Missing) else 1)  # a whole degree alone may well stand still
+        if self._same[device.id][1] < patience:
+            return device
+        why = Missing(
+            reason="failed", detail=f"stale: the same temperature and power for {self._same[device.id][1]} polls at {device.utilisation_percent:g} % load"
+        )
+        return device.replace(state="stale", temperature_c=why, power_draw_w=why, warnings=(*device.warnings, why.detail))
+
+
+def reader_of(
+    vendor: str, *, root: str, wake: bool, environment: "Mapping[str, str] | None" = None, clock: "Clock | None" = None
+) -> "Callable[[int], tuple[Device, ...]]":
+    """What a `Watch` calls for each vendor; the library is opened by the first call, in the worker's thread."""
+    if vendor == "nvidia":
+        opened: list[Nvml] = []
+
+        def read_nvml(now_ns: int) -> "tuple[Device, ...]":
+            if not opened:
+                from brim.probes.nvml import Nvml
+
+                probe = Nvml(root=root, wake=wake)
+                probe.open()
+                opened.append(probe)
+            return opened[0].read(now_ns)
+
+        return read_nvml
+    if vendor == "nvidia-smi":
+        assert environment is not None
+        assert clock is not None
+        words, ticks = environment, clock
+
+        def read_smi(_now_ns: int) -> "tuple[Device, ...]":
+            from brim.probes.smi import look
+
+            answer = look(environment=words, deadline_ns=5_000_000_000, clock=ticks)
+            if answer.outcome != "answered":
+                raise Unavailable(answer.outcome, answer.detail)
+            return answer.devices
+
+        return read_smi
+
+    def read_kernel(_now_ns: int) -> "tuple[Device, ...]":
+        if vendor == "amd":
+            from brim.probes.amd import look as look_amd
+
+            return look_amd(root, library=False)
+        if vendor == "intel":
+            from brim.probes.intel import look as look_intel
+
+            return look_intel(root, library=False)
+        if vendor == "tegra":
+            from brim.probes.tegra import look as look_tegra
+
+            return look_tegra(root)
+        from brim.probes.metal import look as look_metal
+
+        return look_metal()
+
+    return read_kernel

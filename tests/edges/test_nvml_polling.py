@@ -1,0 +1,139 @@
+"""Polling NVML in this process: support is remembered, a hang costs one deadline, lost cards keep their rows, XIDs arrive once, stale values are said."""
+
+import ctypes
+import importlib
+import sys
+
+import pytest
+
+from brim.clock import FakeClock, SystemClock
+from brim.facts.device import Device, Memory
+from brim.probes.nvml import SLOW_NS, Nvml
+from brim.probes.watch import STALE_POLLS, Watch
+from tests.fakes import GIB, Stub, build_stub, card
+
+
+@pytest.fixture
+def polled(tmp_path, monkeypatch):
+    """The stub, and the real binding with the stub loaded in its place, in this process."""
+    pytest.importorskip("pynvml")
+    stub = Stub(tmp_path)
+    monkeypatch.setenv("NVML_STUB", str(stub.path))
+    sys.modules.pop("pynvml", None)
+    binding = importlib.import_module("pynvml")
+    binding.nvmlLib = ctypes.CDLL(f"{build_stub()}/libnvidia-ml.so.1")
+    yield stub, binding
+    sys.modules.pop("pynvml", None)
+
+
+def opened(binding) -> Nvml:
+    probe = Nvml(binding, root="/nowhere")
+    probe.open()
+    return probe
+
+
+def test_support_is_remembered(polled) -> None:
+    """A function that is not supported is asked once; one that failed is asked again and believed when it answers."""
+    stub, binding = polled
+    stub.write(card(fan=None, **{"err.nvmlDeviceGetPowerUsage": 999}))
+    calls = []
+    real = binding.nvmlDeviceGetFanSpeed
+    binding.nvmlDeviceGetFanSpeed = lambda *args: (calls.append(1), real(*args))[1]
+    probe = opened(binding)
+    for poll in range(1, 5):
+        device = probe.read(poll * SLOW_NS)[0]
+        assert device.fan_percent.reason == "not_supported"
+        assert device.power_draw_w.reason == "failed"
+    assert len(calls) == 1
+    stub.write(card(fan=None))
+    assert probe.read(9 * SLOW_NS)[0].power_draw_w == 210.0
+
+
+def test_a_card_is_lost_and_comes_back(polled) -> None:
+    """Its row stays with its identity, every reading gone, the fault named; the other card reads on; after a reset it is believed again."""
+    stub, binding = polled
+    stub.write(card(), card(1))
+    probe = opened(binding)
+    assert [device.state for device in probe.read(1)] == ["ok", "ok"]
+    stub.write(card(lost=1), card(1, temp=70))
+    gone, other = probe.read(2)
+    assert (gone.id, gone.name, gone.uuid, gone.state) == ("cuda:0", "NVIDIA GeForce RTX 3090", "GPU-0a1b2c3d-0000-4000-8000-000000000000", "lost")
+    assert {gone.temperature_c.reason, gone.memory.total_bytes.reason, gone.power_draw_w.reason} == {"gone"}
+    assert gone.faults[0].startswith("lost: ")
+    assert (other.state, other.temperature_c) == ("ok", 70.0)
+    stub.write(card(), card(1))
+    assert probe.read(3)[0].state == "ok"
+
+
+def test_xids_are_faults(polled) -> None:
+    """An XID arrives with its number on its own card, once, and stays as a fault."""
+    stub, binding = polled
+    stub.write(card(), card(1))
+    probe = opened(binding)
+    probe.read(1)
+    stub.write(card(), card(1, xid=79, xid_count=1))
+    one, two = probe.read(2)
+    assert (one.faults, two.faults) == ((), ("xid 79",))
+    assert probe.read(3)[1].faults == ("xid 79",)
+
+
+def test_a_hang_costs_one_deadline() -> None:
+    """One worker, one deadline; while it hangs nobody waits again and no row is lost; when the call returns the source is believed."""
+    import _thread
+
+    gate = _thread.allocate_lock()
+    row = Device(id="cuda:0", backend="cuda", name="card", memory=Memory(total_bytes=GIB), temperature_c=50.0, sources=("nvml",))
+    state = {"hang": False, "calls": 0}
+
+    def reader(_now: int):
+        state["calls"] += 1
+        if state["hang"]:
+            with gate:
+                pass
+        return (row,)
+
+    clock = SystemClock()
+    watch = Watch("nvml", reader, deadline_ns=50_000_000, clock=clock)
+    assert watch.read(1).devices[0].temperature_c == 50.0
+    gate.acquire()
+    state["hang"] = True
+    begun = clock.now_ns()
+    answers = [watch.read(2), watch.read(3), watch.read(4)]
+    assert clock.now_ns() - begun < 150_000_000
+    assert state["calls"] == 2
+    for answer in answers:
+        device = answer.devices[0]
+        assert (answer.outcome, device.id, device.name, device.state, device.temperature_c.reason) == ("failed", "cuda:0", "card", "unreachable", "failed")
+        assert "telemetry unavailable" in device.temperature_c.detail
+    state["hang"] = False
+    gate.release()
+    clock.sleep_ns(20_000_000)
+    assert watch.read(5).outcome == "answered"
+
+
+def test_a_library_that_raises_leaves_its_rows() -> None:
+    """Whatever the reader raises is the answer of that look only."""
+    row = Device(id="cuda:0", backend="cuda", name="card", memory=Memory(total_bytes=GIB), sources=("nvml",))
+    looks = iter([(row,), RuntimeError("broken"), (row,)])
+
+    def reader(_now: int):
+        step = next(looks)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    watch = Watch("nvml", reader, deadline_ns=10**9, clock=SystemClock())
+    assert [watch.read(at).outcome for at in (1, 2, 3)] == ["answered", "failed", "answered"]
+
+
+@pytest.mark.parametrize(("power", "busy", "stale"), [(200.0, 90.0, True), (200.0, 10.0, False), (None, 90.0, False)])
+def test_a_value_that_stands_still_under_load_is_stale(power, busy, stale) -> None:
+    """The same temperature and power for a minute at load are no reading; an idle card, or a whole degree alone, may well stand still."""
+    cells = {} if power is None else {"power_draw_w": power}
+    row = Device(id="cuda:0", backend="cuda", name="card", memory=Memory(), temperature_c=48.0, utilisation_percent=busy, sources=("nvml",), **cells)
+    watch = Watch("nvml", lambda _now: (row,), deadline_ns=10**9, clock=FakeClock())
+    for poll in range(STALE_POLLS - 1):
+        assert watch.read(poll).devices[0].state == "ok"
+    device = watch.read(STALE_POLLS).devices[0]
+    assert (device.state == "stale") is stale
+    assert (getattr(device.temperature_c, "reason", "") == "failed") is stale
