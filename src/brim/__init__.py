@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from brim.api import fit as fit
     from brim.api import fit_training as fit_training
     from brim.api import inspect as inspect
-    from brim.api import preflight as preflight
     from brim.api import machine as machine
+    from brim.api import preflight as preflight
     from brim.api import probe as probe
     from brim.api import read as read
     from brim.api import report as report

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from brim.facts.settings import Limits
     from brim.facts.training import TrainWorkload
     from brim.launch import RunResult
-    from brim.preflight import Compressed, Preflight
     from brim.lineup import Model
+    from brim.preflight import Compressed, Preflight
     from brim.seams import Clock, Probe
 
 
@@ -186,8 +186,9 @@ def fit(
 
 
 def _seen(reserve: float | None, environ: "Mapping[str, str] | None") -> "tuple[tuple[Device, ...], tuple[str, ...]]":
-    probed = probe(reserve=reserve, environ=environ)
-    return probed.devices, probed.warnings
+    seen = probe(reserve=reserve, environ=environ)
+    found, caveats = devices((), seen, reserve=reserve, environ=environ)
+    return found, (*seen.warnings, *caveats)
 
 
 def training_configs(paths: "Sequence[str]") -> "tuple[TrainWorkload, str]":
