@@ -250,7 +250,8 @@ def run(
     from brim.launch import run as launch
 
     folder = run_dir or default_run_dir()
-    result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=probe, extras=extras)
+    eyes = probe or machine(environ=environ, clock=clock, wake=True)
+    result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
     if prediction is not None:
         remember(prediction, result.report)
     return result
