@@ -62,10 +62,13 @@ def _logical(
     """(layout, logical elements) of one tensor; layout "" where it stands for itself, "beside" where it only serves another."""
     name, dtype = tensor.name, tensor.dtype
     if name.endswith(_CONTENT):
-        return _content(tensor, names, bits, method, guessed)
+        return _content(tensor, names, bits, group, method, guessed)
     if name.endswith("_blocks") and dtype == "U8" and name[: -len("_blocks")] + _EXPERT_SCALES in names:
         return "mxfp4", 2 * tensor.elements
     if name.endswith(_EXPERT_SCALES) and dtype == "U8" and name[: -len(_EXPERT_SCALES)] + "_blocks" in names:
+        return "beside", 0
+    stem = name.rpartition(".")[0]
+    if stem + ".W_q" in names and not name.endswith(".bias"):  # HQQ saves its settings as tensors of one element each
         return "beside", 0
     if _STATE in name or (name.endswith(_BESIDE) and _serves(name, names)):
         return "beside", 0
@@ -83,10 +86,10 @@ def _serves(name: str, names: "Mapping[str, Tensor]") -> bool:
     weight = names.get(stem + ".weight") or names.get(stem)
     if weight is None:
         return ending in (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".input_scale", ".output_scale")
-    return weight.dtype in ("U8", "I8", "U32", "I32") or weight.dtype.startswith(("F8", "F4")) or ending.startswith(".weight_scale")
+    return weight.dtype in ("U8", "I8", "U32", "I32") or weight.dtype.startswith(("F8", "F4")) or ending.startswith((".weight_scale", ".weight.", ".SCB"))
 
 
-def _content(tensor: Tensor, names: "Mapping[str, Tensor]", bits: int, method: str, guessed: "set[str]") -> "tuple[str, int]":
+def _content(tensor: Tensor, names: "Mapping[str, Tensor]", bits: int, group: int, method: str, guessed: "set[str]") -> "tuple[str, int]":
     """Tensors whose name alone says that they hold packed values."""
     stem, _, ending = tensor.name.rpartition(":" if tensor.name.endswith(":qdata") else ".")
     word = _WORD_BITS.get(tensor.dtype, 8)
@@ -110,7 +113,10 @@ def _content(tensor: Tensor, names: "Mapping[str, Tensor]", bits: int, method: s
         if not bits and zeros is not None and scales is not None and scales.elements and zeros.dtype == "I32":
             bits = zeros.elements * 32 // scales.elements
         return _told("compressed-tensors", tensor, word, bits, guessed)
-    if ending == "W_q":  # three bits: ten values a 32-bit word, the other widths fill their bytes
+    if ending == "W_q":  # three bits: ten values a 32-bit word, the last ones padded; the other widths fill their bytes
+        scale = names.get(stem + ".scale")
+        if scale is not None and group:
+            return "hqq", scale.elements * group
         return ("hqq", tensor.elements * 10) if tensor.dtype == "I32" and bits in (0, 3) else _told("hqq", tensor, word, bits, guessed)
     return _told("torchao", tensor, word, bits if tensor.dtype in ("U8", "I32") else word, guessed)
 
@@ -148,8 +154,9 @@ def _weight(tensor: Tensor, names: "Mapping[str, Tensor]", config: "Mapping[str,
 def _mlx(weight: Tensor, scales: Tensor, stem: str, config: "Mapping[str, Any]", bits: int, group: int, guessed: "set[str]") -> "tuple[str, int]":
     """MLX packs whole rows into 32-bit words; its config may give single modules their own width."""
     told = config.get("quantization")
-    own = told.get(stem) if isinstance(told, dict) else None
-    if isinstance(own, dict):
+    for own in (told, told.get(stem)) if isinstance(told, dict) else ():
+        if not isinstance(own, dict):
+            continue
         bits, group = (own.get(key) if type(own.get(key)) is int else default for key, default in (("bits", bits), ("group_size", group)))  # type: ignore[assignment]
     if group and scales.elements and 0 < group <= 1 << 16 and scales.elements * group * 2 <= weight.elements * 32:
         return "mlx", scales.elements * group

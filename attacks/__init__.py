@@ -1,0 +1,1 @@
+"""Hostile checkpoints: one file or folder a fault."""
