@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from brim.facts.model import Tensor
+    from brim.facts.model import Shape, Tensor, Weight
     from brim.seams import Source
 
 _UNKNOWN = Missing(reason="not_supported", detail="no config.json beside the weights, so the layers are not known")
@@ -192,6 +192,7 @@ def _safetensors(sources: "list[Source]", folder: "str | None", index: "Any" = N
     from brim.packing import unpack
     from brim.readers import folder as rooms
     from brim.readers import safetensors
+    from brim.shapes.quantised import quantisation_of
 
     parts = [safetensors.scan(source, number) for number, source in enumerate(sources)]
     notes: list[str] = []
@@ -202,8 +203,8 @@ def _safetensors(sources: "list[Source]", folder: "str | None", index: "Any" = N
         rooms.check_unique(held, folder or ".")
     config = _beside(folder)
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
-    shape = _shape(config, parts[0].name, tensors)
-    tensors, layout, more = unpack(tensors, config, getattr(shape, "quantisation", None))
+    shape = _shape(config, parts[0].name)
+    tensors, layout, more = unpack(tensors, config, quantisation_of(config, parts[0].name))
     mlx = any(part.metadata.get("format") == "mlx" for part in parts) or layout == "mlx"
     return _joined("mlx" if mlx else "safetensors", parts, config, tensors, shape, layout, (*notes, *more))
 
@@ -240,7 +241,7 @@ def _torch(sources: "list[Source]", folder: "str | None") -> Checkpoint:
     config = _beside(folder)
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
     note = "PyTorch file: sizes of its storages only; names, shapes and types stand in a pickle, which brim does not run"
-    return _joined("torch", parts, config, tensors, _shape(config, parts[0].name, ()), "", (note,))
+    return _joined("torch", parts, config, tensors, _shape(config, parts[0].name), "", (note,))
 
 
 def _onnx(source: "Source", folder: "str | None") -> Checkpoint:
@@ -268,7 +269,7 @@ def _onnx(source: "Source", folder: "str | None") -> Checkpoint:
         metadata=config,
         tensors=tuple(part.tensors),
         file_bytes=sum(sizes),
-        shape=_shape(config, source.name, ()),
+        shape=_shape(config, source.name),
         shards=(source.name, *part.external) if part.external else (),
         quantisation=_commonest(tuple(part.tensors)),
         caveats=(f"ONNX graph of {part.nodes} nodes, written by {part.producer or 'an unnamed program'}, IR version {part.ir_version}",),
@@ -324,34 +325,29 @@ def _shaped(checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     config = dict(checkpoint.metadata)
     if checkpoint.tensors or checkpoint.form != "shape":
-        return checkpoint.replace(shape=_shape(config, checkpoint.source, checkpoint.tensors))
+        return checkpoint.replace(shape=_shape(config, checkpoint.source))
     shape, tensors, notes = _implied(config, checkpoint.source)
     if checkpoint.file_bytes or not tensors:
         return checkpoint.replace(shape=shape)
     return checkpoint.replace(shape=shape, tensors=tensors, file_bytes=sum(tensor.stored_bytes for tensor in tensors), caveats=notes)
 
 
-def _shape(config: "dict[str, Any]", name: str, _tensors: "tuple[Tensor, ...]") -> "Any":
+def _shape(config: "dict[str, Any]", name: str) -> "Shape | Missing":
     """The layers that a config tells."""
     if not config:
         return _UNKNOWN
     return _told(config, name)[0]
 
 
-def _told(config: "dict[str, Any]", name: str) -> "tuple[Any, tuple[Any, ...]]":
+def _told(config: "dict[str, Any]", name: str) -> "tuple[Shape | Missing, tuple[Weight, ...]]":
     """(shape, weights) of a config."""
-    from importlib import import_module
+    from brim.shapes.config import read as read_config
 
-    try:
-        room = import_module("brim.shapes.config")
-    except ImportError:
-        return _UNKNOWN, ()
-    shape, weights = room.read(config, name)
-    return shape, weights
+    return read_config(config, name)
 
 
-def _implied(config: "dict[str, Any]", name: str) -> "tuple[Any, tuple[Tensor, ...], tuple[str, ...]]":
-    """(shape, the tensors that a config implies, notes). Unpacked weights in the config's own number format; `CannotTell` is left to who prices them."""
+def _implied(config: "dict[str, Any]", name: str) -> "tuple[Shape | Missing, tuple[Tensor, ...], tuple[str, ...]]":
+    """(shape, the tensors that a config implies, notes). Unpacked weights in the config's own number format."""
     from brim.facts.dtypes import SAFETENSORS_BITS
     from brim.facts.model import Tensor
 
@@ -362,7 +358,7 @@ def _implied(config: "dict[str, Any]", name: str) -> "tuple[Any, tuple[Tensor, .
     notes = [f"{name}: no weights beside this config; sizes are those that it implies, in {dtype or 'BF16'}"]
     if not dtype:
         notes.append(f"{name}: the config names no number format; BF16 taken")
-    if getattr(shape, "quantisation", None) is not None:
+    if shape.quantisation is not None:
         notes.append(f"{name}: the config declares packed weights ({shape.quantisation.method}); sizes here are before packing")
     size = SAFETENSORS_BITS[dtype or "BF16"] // 8
     tensors: list[Tensor] = []

@@ -30,7 +30,9 @@ def directory(**rows: tuple[str, list[int]]) -> tuple[Tensor, ...]:
         for dim in shape:
             elements *= dim
         stored = packed_bytes(SAFETENSORS_BITS[dtype], elements)
-        made.append(Tensor(name=name.replace("__", ".").replace("..", "__"), dims=tuple(reversed(shape)), dtype=dtype, offset=0, stored_bytes=stored, elements=elements))
+        made.append(
+            Tensor(name=name.replace("__", ".").replace("..", "__"), dims=tuple(reversed(shape)), dtype=dtype, offset=0, stored_bytes=stored, elements=elements)
+        )
     return tuple(made)
 
 
