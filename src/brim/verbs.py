@@ -45,6 +45,53 @@ def write_html(run: str, out: str | None = None) -> str:
     return path
 
 
+def _message(folder: str) -> bytes:
+    """What is signed: the journal's head and the SHA-256 of report.json, each on a line."""
+    from hashlib import sha256
+
+    path = os.path.join(folder, "report.json")
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as fault:
+        raise Unreadable(f"{path}: {fault.strerror or fault}", hint="Only a finished run can be signed.") from None
+    return f"brim.signature/1\n{api.report(folder).get('journal_head')}\n{sha256(data).hexdigest()}\n".encode()
+
+
+def sign_run(run: str, key: str) -> "dict[str, Any]":
+    """Verify a finished run, sign its head and report with the user's ed25519 key, and write `signature.json` beside them: `brim.signature/1`."""
+    import json
+
+    from brim.stores import files, signature
+
+    folder = api.run_folder(run)
+    api.verify(folder)
+    public, signed = signature.sign(_message(folder), key)
+    document = {"schema": "brim.signature/1", "public_key": public, "signature": signed, "covers": "the journal's head and the SHA-256 of report.json"}
+    files.write_whole(os.path.join(folder, "signature.json"), json.dumps(document, indent=2) + "\n")
+    return document
+
+
+def check_signature(run: str, signed_by: str | None = None) -> str | None:
+    """The public key (hex) that signed a run, None where it is not signed; `BrokenJournal` where the signature does not hold or is of another key than `signed_by`."""
+    from brim.errors import BrokenJournal
+    from brim.stores import files, signature
+
+    folder = api.run_folder(run)
+    path = os.path.join(folder, "signature.json")
+    if not os.path.exists(path):
+        if signed_by is not None:
+            raise BrokenJournal(f"{folder}: is not signed, and a signature is asked for")
+        return None
+    document = files.read_json(path)
+    if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("public_key", "signature")):
+        raise BrokenJournal(f"{path}: is no signature")
+    signature.check(_message(folder), document["public_key"], document["signature"])
+    if signed_by is not None and signature.public_key_of(signed_by) != document["public_key"]:
+        raise BrokenJournal(f"{path}: was made with another key ({document['public_key'][:16]}…) than the one that is asked for")
+    return str(document["public_key"])
+
+
 def runs() -> "list[dict[str, Any]]":
     """Every run in the state folder, the oldest first: name, folder, command, when it began, how it ended, bytes on disk."""
     return dossier.runs(api.state_dir())

@@ -164,3 +164,30 @@ def test_calibration_words(brim, tmp_path) -> None:
     assert json.loads(brim("calibration", "list", "--json").stdout)["observations"] == []
     path.write_text("{}")
     assert brim("calibration", "import", str(path)).returncode == 2
+
+
+@pytest.mark.system
+def test_signatures(brim, tmp_path) -> None:
+    """A run is signed with the user's ed25519 key; a changed report, another key, or a signature that is asked for and missing is exit 7."""
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+
+    publics = []
+    for name in ("mine", "other"):
+        key = ed25519.Ed25519PrivateKey.generate()
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (tmp_path / f"{name}.pem").write_bytes(key.private_bytes(*form))
+        publics.append(key.public_key().public_bytes_raw().hex())
+    brim("run", "--run-dir", "one", "--", "true")
+    assert brim("verify", "one", "--signed-by", publics[0]).returncode == 7
+    done = brim("verify", "one", "--sign", str(tmp_path / "mine.pem"), "--json")
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMAS["verify"])
+    assert document["signed_by"] == publics[0]
+    assert brim("verify", "one", "--signed-by", publics[0]).returncode == 0
+    assert brim("verify", "one", "--signed-by", publics[1]).returncode == 7
+    assert brim("verify", "one", "--sign", str(tmp_path / "one" / "report.json")).returncode == 2
+    report = tmp_path / "one" / "report.json"
+    report.write_text(report.read_text().replace('"exit_code": 0', '"exit_code": 1', 1))
+    assert brim("verify", "one").returncode == 7

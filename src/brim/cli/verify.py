@@ -1,6 +1,6 @@
 """brim verify: prove that a run's journal was not altered."""
 
-from brim import api
+from brim import api, verbs
 from brim.cli.words import Parser, emit
 from brim.reports import text
 
@@ -10,10 +10,15 @@ def main(argv: list[str]) -> int:
     parser = Parser("verify", "Recompute the hash chain of a run's journal.")
     parser.add_argument("run", metavar="RUN", help="a run folder, or the name of one in the state folder")
     parser.add_argument("--json", action="store_true", help="print brim.verify/1")
+    parser.add_argument("--sign", metavar="KEY", help="sign the head and the report with this ed25519 private key (needs brim[sign])")
+    parser.add_argument("--signed-by", metavar="KEY", help="demand a signature by this public key (a file, or 64 hex digits)")
     asked = parser.parse_args(argv)
     path, lines, head = api.verify(asked.run)
+    if asked.sign is not None:
+        verbs.sign_run(asked.run, asked.sign)
+    signer = verbs.check_signature(asked.run, asked.signed_by)
     if asked.json:
-        emit({"schema": "brim.verify/1", "journal": path, "lines": lines, "head": head, "intact": True})
+        emit({"schema": "brim.verify/1", "journal": path, "lines": lines, "head": head, "intact": True, "signed_by": signer})
     else:
-        print(text.verified(path, lines, head))
+        print(text.verified(path, lines, head, signer))
     return 0

@@ -35,7 +35,7 @@ text-align:right;white-space:nowrap}th:first-child,td:first-child{text-align:lef
 .axis{display:flex;justify-content:space-between;color:var(--soft);font-size:.85rem}.legend{color:var(--soft);font-size:.85rem}.legend b{color:var(--limit);font-weight:600}
 .curve{fill:none;stroke:var(--series);stroke-width:1.6}.span{fill:var(--area)}.limit{stroke:var(--limit);stroke-width:1.6;stroke-dasharray:6 4}
 .mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:2 3}.run{fill:var(--run)}.throttle{fill:var(--throttle)}.block{fill:var(--block)}.unknown{fill:var(--unknown)}
-.hatch{stroke:var(--bg);stroke-width:3}ol,ul{padding-left:1.3rem;margin:.4rem 0}li{margin:.15rem 0}.tag{font-weight:650}
+.hatch{stroke:var(--bg);stroke-width:2}ol,ul{padding-left:1.3rem;margin:.4rem 0}li{margin:.15rem 0}.tag{font-weight:650}
 """
 
 
@@ -115,13 +115,13 @@ def _charts(series: "Sequence[Series]", bands: "Sequence[tuple[float, float, str
     drawn = []
     for index, one in enumerate(series):
         scale, unit = ((1 << 30, "GiB") if max(high for _, _, high in one.points) >= 1 << 30 else (1 << 20, "MiB")) if one.unit == "bytes" else (1, one.unit)
-        low, high, picture = drawing.chart(one, [mark.at_s for mark in marks], seconds)
+        low, high, picture = drawing.chart(one, [mark.at_s for mark in marks if mark.kind != "level"], seconds)
         limit = "" if isinstance(one.limit, Missing) else f" · <b>- - {escape(one.side)} {one.limit / scale:.4g} {unit}</b>"
         drawn.append(
             f'<div class="card chart"><b>{escape(one.name)}</b> <span class="legend">{unit}{limit}</span><div class="axis"><span>{high / scale:.4g} {unit}</span></div>'
             f'{picture}{drawing.strip(bands, seconds, f"h{index}")}<div class="axis"><span>{low / scale:.4g} {unit}</span><span>{escape(_clock(seconds))}</span></div></div>'
         )
-    legend = '<p class="legend">Under each chart, the level: ▬ plain green: run · striped amber: throttle · crossed red: block · grey: unknown · empty: no sample. Dotted: an event.</p>'
+    legend = '<p class="legend">Under each chart, the level: ▬ plain green: run · striped amber: throttle · crossed red: block · grey: unknown · empty: no sample. Dotted: an event other than a change of level.</p>'
     return "".join(drawn) + legend
 
 

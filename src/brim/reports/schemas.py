@@ -357,7 +357,10 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "resumed_run": _TEXT,
         },
     ),
-    "verify": _document("brim.verify/1", {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}}),
+    "verify": _document(
+        "brim.verify/1",
+        {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}, "signed_by": {"type": ["string", "null"]}},
+    ),
     "claims": _document(
         "brim.claims/1",
         {

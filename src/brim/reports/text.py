@@ -57,9 +57,10 @@ def prediction(answer: "Prediction", *, explain: bool) -> str:
     return "\n".join([*lines, f"note: {CAVEAT}"])
 
 
-def verified(path: str, lines: int, head: str) -> str:
+def verified(path: str, lines: int, head: str, signer: str | None = None) -> str:
     """What `brim verify` says of a good journal."""
-    return f"{path}: {lines} lines, chain intact, head {head}\nWithout a signature this proves consistency, not authorship."
+    said = f"Signed by {signer}." if signer else "Without a signature this proves consistency, not authorship."
+    return f"{path}: {lines} lines, chain intact, head {head}\n{said}"
 
 
 def error(message: str, hint: str) -> str:
