@@ -1,0 +1,101 @@
+"""Measured memory of llama.cpp b11434, as cases: a checkpoint, a workload, devices, and the bytes that the engine itself gave out.
+
+Two golden files, facts only. `llamacpp_allocations.json.gz`: 1070 runs of 16 public models on the CPU and on one or two CUDA devices (`--set` names in `set`), read from the engine's own
+memory table. `llamacpp_reserved.json.gz`: made-up small shapes of many more architectures, reserved by libllama on the CPU with `tests/evidence/llamacpp_reserve.cpp`.
+"""
+
+import gzip
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+from brim.facts.device import DeviceSpec
+from brim.facts.dtypes import ggml_tensor_bytes
+from brim.facts.model import Checkpoint, Tensor
+from brim.facts.workload import LlamaWorkload
+from brim.values import Missing
+
+GOLDEN = Path(__file__).parent / "golden"
+MIB = 1 << 20
+PARTS = {"weights": ("weights",), "context": ("kv_cache", "kv_cache_swa", "recurrent_state"), "compute": ("compute_buffer",)}
+
+
+@cache
+def _load(name):
+    return json.loads(gzip.decompress((GOLDEN / name).read_bytes()))
+
+
+@cache
+def checkpoint_of(kind, name):
+    """The checkpoint of a shape (`kind` is `shapes`) or of a made-up model (`models`)."""
+    found = _load("llamacpp_allocations.json.gz" if kind == "shapes" else "llamacpp_reserved.json.gz")[kind][name]
+    tensors, offset = [], 0
+    for tensor, dims, dtype in found["tensors"]:
+        size = ggml_tensor_bytes(dtype, tuple(dims))
+        tensors.append(Tensor(name=tensor, dims=tuple(dims), dtype=dtype, offset=offset, stored_bytes=size, elements=math.prod(dims)))
+        offset += -(-size // 32) * 32
+    architecture = found["metadata"]["general.architecture"]
+    shape = Missing(reason="not_supported")
+    return Checkpoint(form="gguf", source=name, name=name, architecture=architecture, metadata=found["metadata"], tensors=tuple(tensors), file_bytes=offset, shape=shape)  # fmt: skip
+
+
+def rows():
+    """The measured runs, in order."""
+    return _load("llamacpp_allocations.json.gz")["rows"]
+
+
+def devices_of(row):
+    """The accelerators of a run: MiB in all, compute capability, MiB in use."""
+    if row["gpus"] == "none":
+        return ()
+    specs = (map(int, card.split(":")) for card in row["gpus"].split(","))
+    return tuple(
+        DeviceSpec(id=f"cuda:{index}", backend="cuda", total_bytes=total * MIB, free_bytes=(total - used) * MIB, compute_capability=capability)
+        for index, (total, capability, used) in enumerate(specs)
+    )
+
+
+def workload_of(row):
+    """The settings of a run."""
+    return LlamaWorkload(
+        program="llama-fit-params", ctx=row["ctx"], batch=row["batch"], ubatch=row["ubatch"], slots=row["parallel"], kv_unified=row.get("kv_unified", False), ctk=row["ctk"], ctv=row["ctv"],
+        flash_attn=row["fa"], gpu_layers=row.get("ngl"), cpu_experts=row.get("ncmoe"), swa_full=row.get("swa_full", False), kv_offload=not row.get("no_kv_offload", False),
+        op_offload=not row.get("no_op_offload", False), outputs=row.get("outputs"), mmap=False,
+    )  # fmt: skip
+
+
+def measured(row):
+    """MiB by device and kind; pinned host buffers count for the host."""
+    out = {}
+    for name, figures in row["measured"].items():
+        device = "cpu" if name in ("CPU", "CUDA_Host") else f"cuda:{name[4:]}"
+        held = out.setdefault(device, dict.fromkeys(PARTS, 0.0))
+        for kind, figure in zip(PARTS, figures, strict=True):
+            held[kind] += figure
+    return out
+
+
+def priced(plan, device, kind, edge="likely"):
+    """MiB of a plan on a device."""
+    return sum(getattr(part.bytes, edge) for part in plan.parts if part.device == device and part.name in PARTS[kind]) / MIB
+
+
+def reserved():
+    """(model, checkpoint, workload, compute bytes, memory bytes) of every made-up run that the engine could reserve."""
+    found = _load("llamacpp_reserved.json.gz")
+    for name, model in found["models"].items():
+        made = checkpoint_of("models", name)
+        for run, compute, memory in zip(found["runs"], model["reserved"], model["memory"], strict=True):
+            if compute is not None:
+                ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, embeddings = run
+                yield (
+                    name,
+                    made,
+                    LlamaWorkload(
+                        program="llama-fit-params", ctx=ctx, batch=2048, ubatch=ubatch, slots=slots, kv_unified=bool(unified), ctk=ctk, ctv=ctv, flash_attn="on" if flash else "off",
+                        outputs=outputs or None, embeddings=bool(embeddings), swa_full=False,
+                    ),
+                    compute,
+                    memory,
+                )  # fmt: skip

@@ -1,0 +1,143 @@
+// Reserves a context of any model of llama.cpp without weights or a file, and prints what it would hold: the oracle of
+// tests/golden/llamacpp_reserved.json.gz.
+//
+// Build beside a libllama of the same build (b11434), whose internal headers it includes, and give it a text file, one line an item:
+//   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|B|F KEY a,b,c are arrays
+//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS
+// Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
+#include "llama.h"
+#include "ggml.h"
+#include "gguf.h"
+#include "ggml-backend.h"
+#include "../src/llama-model.h"
+#include "../src/llama-context.h"
+#include "../src/llama-arch.h"
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+static std::string caught;
+static void logcb(ggml_log_level l, const char *t, void *) {
+    if (l >= GGML_LOG_LEVEL_ERROR)
+        fputs(t, stderr);
+    if (strstr(t, "graph") || strstr(t, "compute buffer") || strstr(t, "KV buffer") || strstr(t, "RS buffer"))
+        caught += t;
+}
+static void nodata(ggml_tensor *, void *) {}
+int main(int argc, char **argv) {
+    llama_log_set(logcb, nullptr);
+    llama_backend_init();
+    std::ifstream in(argv[1]);
+    std::string line;
+    gguf_context *g = gguf_init_empty();
+    llama_model *model = nullptr;
+    auto split = [](const std::string &s) {
+        std::vector<std::string> o;
+        std::stringstream ss(s);
+        std::string x;
+        while (std::getline(ss, x, ','))
+            o.push_back(x);
+        return o;
+    };
+    while (std::getline(in, line)) {
+        std::stringstream ss(line);
+        std::string k;
+        ss >> k;
+        if (k == "run") {
+            if (!model) {
+                auto mp = llama_model_default_params();
+                mp.n_gpu_layers = 0;
+                model = llama_model_init_from_user(g, nodata, nullptr, mp);
+                if (!model) {
+                    printf("FAIL model\n");
+                    return 1;
+                }
+                for (auto &p : model->tensors_by_name) {
+                    auto *t = p.second;
+                    printf("tensor %s %s %lld %lld %lld %lld\n", p.first.c_str(), ggml_type_name(t->type), (long long)t->ne[0],
+                           (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
+                }
+            }
+            int nctx, nseq, uni, ub, fa, outs, emb;
+            std::string tk, tv;
+            ss >> nctx >> nseq >> uni >> ub >> fa >> tk >> tv >> outs >> emb;
+            auto cp = llama_context_default_params();
+            cp.n_ctx = nctx;
+            cp.n_batch = 2048;
+            cp.n_ubatch = ub;
+            cp.n_seq_max = nseq;
+            cp.kv_unified = uni;
+            cp.flash_attn_type = fa ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+            cp.n_outputs_max = outs;
+            cp.swa_full = false;
+            cp.embeddings = emb;
+            auto ty = [](std::string s) {
+                for (int i = 0; i < GGML_TYPE_COUNT; i++)
+                    if (ggml_type_name((ggml_type)i) && s == ggml_type_name((ggml_type)i))
+                        return (ggml_type)i;
+                return GGML_TYPE_F16;
+            };
+            cp.type_k = ty(tk);
+            cp.type_v = ty(tv);
+            caught.clear();
+            llama_context *c = llama_init_from_model(model, cp);
+            if (!c) {
+                printf("run FAIL %s\n", line.c_str());
+                continue;
+            }
+            size_t comp = 0, cx = 0;
+            for (auto &e : c->memory_breakdown()) {
+                comp += e.second.compute;
+                cx += e.second.context;
+            }
+            std::string nodes;
+            auto p = caught.find("nodes = ");
+            if (p != std::string::npos)
+                nodes = caught.substr(p + 8, caught.find(",", p) - p - 8);
+            printf("run %zu %zu %s\n", comp, cx, nodes.c_str());
+            fflush(stdout);
+            llama_free(c);
+        } else {
+            std::string key;
+            ss >> key;
+            std::string v;
+            std::getline(ss, v);
+            if (!v.empty() && v[0] == ' ')
+                v = v.substr(1);
+            if (k == "s")
+                gguf_set_val_str(g, key.c_str(), v.c_str());
+            else if (k == "u")
+                gguf_set_val_u32(g, key.c_str(), std::stoul(v));
+            else if (k == "f")
+                gguf_set_val_f32(g, key.c_str(), std::stof(v));
+            else if (k == "b")
+                gguf_set_val_bool(g, key.c_str(), v == "1");
+            else if (k == "U") {
+                std::vector<uint32_t> a;
+                for (auto &x : split(v))
+                    a.push_back(std::stoul(x));
+                gguf_set_arr_data(g, key.c_str(), GGUF_TYPE_UINT32, a.data(), a.size());
+            } else if (k == "B") {
+                std::vector<int8_t> a;
+                for (auto &x : split(v))
+                    a.push_back(std::stoi(x));
+                gguf_set_arr_data(g, key.c_str(), GGUF_TYPE_BOOL, a.data(), a.size());
+            } else if (k == "F") {
+                std::vector<float> a;
+                for (auto &x : split(v))
+                    a.push_back(std::stof(x));
+                gguf_set_arr_data(g, key.c_str(), GGUF_TYPE_FLOAT32, a.data(), a.size());
+            } else if (k == "t") {
+                ggml_tensor t;
+                memset(&t, 0, sizeof t);
+                t.type = GGML_TYPE_F16;
+                ggml_set_name(&t, key.c_str());
+                gguf_add_tensor(g, &t);
+            }
+        }
+    }
+    return 0;
+}
