@@ -12,7 +12,6 @@ import time
 import jsonschema
 import pytest
 
-from brim.errors import BrimError
 from brim.journal import store
 from brim.reports.schemas import SCHEMAS
 from tests.conftest import ROOT
@@ -172,14 +171,8 @@ def test_kill_9_of_the_governor_leaves_a_whole_journal(tmp_path) -> None:
         journal = folder / "journal.db"
         launched = set()
         if journal.exists():
-            try:
-                store.verify(str(journal), None, finished=False)
-            except BrimError as fault:
-                # killed before the table was made: an empty journal is whole, and nothing can have been started
-                # (a rollback journal that is still hot can only be read by one who may write)
-                assert "holds nothing" in str(fault) or "readonly" in str(fault), fault
-            else:
-                launched = {json.loads(line.body)["pid"] for line in store.read(str(journal)) if line.kind == "launched"}
+            store.verify(str(journal), None, finished=False)
+            launched = {json.loads(line.body)["pid"] for line in store.read(str(journal)) if line.kind == "launched"}
         for pid in alive:
             assert pid in launched, f"trial {trial}: pid {pid} runs without a trace"
             seen_alive += 1

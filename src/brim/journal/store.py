@@ -131,13 +131,18 @@ class Journal:
         self._unpacked -= packing.BLOCK_SAMPLES
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, isolation_level=None)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={JOURNAL_VERSION}")
-        connection.execute(packing.LINES)
-        connection.execute(packing.BLOCKS)
-        return connection
+        """Make the journal under another name and rename it when it is whole, so that whoever finds `path` finds one that opens, whenever we were killed."""
+        fresh = self.path + ".new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={JOURNAL_VERSION}")
+            connection.execute(packing.LINES)
+            connection.execute(packing.BLOCKS)
+        os.rename(fresh, self.path)  # the last connection's close has folded the WAL into the file
+        return sqlite3.connect(self.path, isolation_level=None)
 
 
 def read(path: str) -> "Iterator[Line]":
