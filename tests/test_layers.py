@@ -12,7 +12,7 @@ SPINE |= {"knobs", "lineup"}
 SPINE |= {"availability", "catalogue", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
 JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint"}
-SPINE |= {"shapes", "preflight"}
+SPINE |= {"shapes", "preflight", "training_solver"}
 JOIN |= {"training"}
 TOP = {"cli", "integrations"}
 # evidence, claims and profiles
@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "prediction": _BASE | {"engines", "planner", "gate"},
     "shapes": _BASE,
     "preflight": _BASE | {"engines", "gate"},
+    "training_solver": _BASE | {"engines", "planner", "gate"},
     "reports": _BASE | SPINE,
     "packing": _BASE,
     "anatomy": _BASE,

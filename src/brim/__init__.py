@@ -38,6 +38,7 @@ _HOMES = {
     "run": "brim.api",
     "runs": "brim.verbs",
     "shape_file": "brim.api",
+    "solve_training": "brim.api",
     "verify": "brim.api",
 }
 

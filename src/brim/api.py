@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from brim.lineup import Model
     from brim.preflight import Compressed, Preflight
     from brim.seams import Clock, Probe
+    from brim.training_solver import Found
 
 
 class Probed(Record):
@@ -213,6 +214,24 @@ def fit_training(
 
     found, caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
     return fit_one(model, workload, found, caveats)
+
+
+def solve_training(
+    model: str,
+    wanted: str,
+    workload: "TrainWorkload | None" = None,
+    *,
+    auto: bool = False,
+    devices: "Sequence[Device] | Sequence[str] | None" = None,
+    reserve: float | None = None,
+    environ: "Mapping[str, str] | None" = None,
+) -> "tuple[str, Found]":
+    """The model's name, and the largest `batch` or `seq`, the cheapest `method`, the lightest `zero` or the fewest `gpus` that fit."""
+    from brim.facts.training import TrainWorkload
+    from brim.training import devices_of, solve
+
+    found, _caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
+    return solve(model, wanted, workload or TrainWorkload(), found, auto=auto)
 
 
 def preflight(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from brim.engines.train.census import Census
     from brim.facts.device import Device
     from brim.preflight import Compressed, Preflight
+    from brim.training_solver import Found
 
 MOST_CONFIG_BYTES = 16 << 20
 
@@ -135,6 +136,15 @@ def _suggest(census: "Census", w: TrainWorkload, devices: "tuple[Device, ...]", 
     if not found:
         return ("nothing that brim may change makes this fit: use a smaller model or more cards",)
     return tuple(f"{says} fits ({flags})" for says, flags in found[:3])
+
+
+def solve(model: str, wanted: str, w: TrainWorkload, devices: "tuple[Device, ...]", *, auto: bool) -> "tuple[str, Found]":
+    """The model's name and what the solver found; several cards are the ranks."""
+    from brim.training_solver import solve as turn
+
+    checkpoint, census = read_model(model)
+    cards = sum(device.backend != "cpu" for device in devices)
+    return checkpoint.name, turn(census, _ranked(w, cards), devices, wanted, auto=auto)
 
 
 def preflight(

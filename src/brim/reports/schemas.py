@@ -484,3 +484,21 @@ SCHEMAS["preflight"] = _document(
         "report_path": _TEXT,
     },
 )
+SCHEMAS["solve-train"] = _document(
+    "brim.solve-train/1",
+    {
+        "verdict": _VERDICT,
+        "fits": {"type": "boolean"},
+        "model": _TEXT,
+        "for": {"enum": ["batch", "seq", "method", "zero", "gpus"]},
+        "answer": _TEXT,
+        "next": _TEXT,
+        "workload": {"type": "object"},
+        "peak_moment": _TEXT,
+        "devices": {"type": "array", "items": {"type": "object"}},
+        "parts": {"type": "array", "items": _PART},
+        "words": {"type": "object"},
+        "suggestions": _TEXTS,
+        "caveats": _TEXTS,
+    },
+)
