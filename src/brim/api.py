@@ -186,10 +186,16 @@ def fit(
     return predict(checkpoint, lambda ctx: learnt(bare(ctx)), tuple(devices), caveats).replace(bare=bare(None))
 
 
-def _seen(reserve: float | None, environ: "Mapping[str, str] | None") -> "tuple[tuple[Device, ...], tuple[str, ...]]":
-    seen = probe(reserve=reserve, environ=environ)
-    found, caveats = devices((), seen, reserve=reserve, environ=environ)
-    return found, (*seen.warnings, *caveats)
+def _for_training(
+    wanted: "Sequence[Device] | Sequence[str] | None", reserve: float | None, environ: "Mapping[str, str] | None"
+) -> "tuple[tuple[Device, ...], tuple[str, ...]]":
+    """Devices as given, as words of `--device`, or what is visible where nothing was said; and caveats."""
+    given = tuple(item for item in wanted or () if isinstance(item, Device))
+    if given:
+        return given, ()
+    seen = probe(reserve=reserve, environ=environ) if not wanted else None
+    found, caveats = devices(tuple(str(word) for word in wanted or ()), seen, reserve=reserve, environ=environ)
+    return found, (*(seen.warnings if seen is not None else ()), *caveats)
 
 
 def training_configs(paths: "Sequence[str]") -> "tuple[TrainWorkload, str]":
@@ -209,10 +215,9 @@ def fit_training(
     environ: "Mapping[str, str] | None" = None,
 ) -> Prediction:
     """Price one training step of `model` (a config.json or its folder) and judge it; several cards are its ranks. Torch is never imported."""
-    from brim.training import devices_of
     from brim.training import fit_training as fit_one
 
-    found, caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
+    found, caveats = _for_training(devices, reserve, environ)
     return fit_one(model, workload, found, caveats)
 
 
@@ -228,9 +233,9 @@ def solve_training(
 ) -> "tuple[str, Found]":
     """The model's name, and the largest `batch` or `seq`, the cheapest `method`, the lightest `zero` or the fewest `gpus` that fit."""
     from brim.facts.training import TrainWorkload
-    from brim.training import devices_of, solve
+    from brim.training import solve
 
-    found, _caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
+    found, _caveats = _for_training(devices, reserve, environ)
     return solve(model, wanted, workload or TrainWorkload(), found, auto=auto)
 
 
@@ -246,10 +251,9 @@ def preflight(
     environ: "Mapping[str, str] | None" = None,
 ) -> "Preflight":
     """Which ways to run and to train a model (or a dense model of `parameters` weights) fit the devices, each with its arithmetic."""
-    from brim.training import devices_of
     from brim.training import preflight as judge
 
-    found, _caveats = devices_of(devices, lambda: _seen(reserve, environ), reserve)
+    found, _caveats = _for_training(devices, reserve, environ)
     return judge(model, parameters=parameters, devices=found, batch=batch, seq=seq, compressed=compressed)
 
 

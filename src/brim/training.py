@@ -8,12 +8,11 @@ from brim.errors import BadCheckpoint, CannotTell, NotACheckpoint, Unreadable, U
 from brim.facts.model import Checkpoint
 from brim.facts.training import TrainWorkload
 from brim.prediction import Prediction
-from brim.units import format_bytes, parse_size
 from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from brim.engines.train.census import Census
@@ -60,39 +59,6 @@ def _config(path: str) -> "dict[str, Any]":
     if not isinstance(config, dict):
         raise BadCheckpoint(f"{path} holds no configuration")
     return config
-
-
-def devices_of(
-    wanted: "Sequence[Device] | Sequence[str] | None", seen: "Callable[[], tuple[tuple[Device, ...], tuple[str, ...]]]", reserve: float | None
-) -> "tuple[tuple[Device, ...], tuple[str, ...]]":
-    """Devices as given, by their words (`cuda:24GiB`), or what is `seen` where nothing was said; and caveats."""
-    if not wanted:
-        return seen()
-    out: list[Device] = []
-    for word in wanted:
-        out.append(_hypothetical(word, len(out), reserve) if isinstance(word, str) else word)
-    return tuple(out), ()
-
-
-def _hypothetical(word: str, number: int, reserve: float | None) -> "Device":
-    """A device by its backend and size."""
-    from brim import budget as rule
-    from brim.facts.device import Budget, Device, Memory
-
-    head, _, tail = word.partition(":")
-    backend = {"cpu": "cpu", "host": "cpu", "cuda": "cuda", "rocm": "rocm", "hip": "rocm", "xpu": "xpu", "metal": "metal"}.get(head.lower())
-    try:
-        size = parse_size(tail)
-    except ValueError as fault:
-        raise Usage(f"--device {word}: {fault}") from None
-    if backend is None or size <= 0:
-        raise Usage(f"--device {word}: write a backend and a size, as in cuda:24GiB")
-    held = rule.clamp_reserve(rule.RESERVES[backend] if reserve is None else reserve)
-    budget = Budget(
-        backend=backend, total_bytes=size, usable_bytes=rule.usable(size, held), reserve_fraction=held, source=f"a hypothetical device of {format_bytes(size)}",
-        hypothetical=True,
-    )  # fmt: skip
-    return Device(id="cpu" if backend == "cpu" else f"{backend}:{number}", backend=backend, name=word, memory=Memory(total_bytes=size), budget=budget)
 
 
 def read_configs(paths: "Sequence[str]", base: TrainWorkload) -> "tuple[TrainWorkload, str]":

@@ -48,7 +48,10 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(round(float(loss), 4))
-    print(json.dumps({"libraries_bytes": start["VmRSS"], "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "losses": losses}), flush=True)
+    print(
+        json.dumps({"libraries_bytes": start["VmRSS"], "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "losses": losses}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
