@@ -60,11 +60,36 @@ def settle_device(device: Device, host: Host, *, reserve: "float | None" = None,
     else:
         budget = _own(device, memory, held_back)
     changes: dict[str, object] = {"memory": memory, "budget": budget}
+    sick = _faults(device)
+    if sick:
+        changes["faults"] = tuple(dict.fromkeys((*device.faults, *sick)))
     if because:
         changes.update(unified=True, unified_because=because)
-    if warning:
-        changes["warnings"] = (*device.warnings, warning)
+    said = [*([warning] if warning else []), *_broken(device)]
+    if said:
+        changes["warnings"] = tuple(dict.fromkeys((*device.warnings, *said)))
     return device.replace(**changes)
+
+
+def _faults(device: Device) -> list[str]:
+    """Hardware faults that its counters show: such a card calls itself healthy and fails the next job too (FIELD_CASES 39)."""
+    found = []
+    if isinstance(device.ecc_uncorrected, int) and device.ecc_uncorrected > 0:
+        found.append(f"{device.ecc_uncorrected} uncorrected memory errors since the driver was loaded: start nothing on it before a reset")
+    if device.remap_failed is True:
+        found.append("row remapping failed (as XID 64 says): isolate this card")
+    elif device.remap_pending is True:
+        found.append("row remapping is pending: reset this card before the next job")
+    return found
+
+
+def _broken(device: Device) -> list[str]:
+    """Sensors that answer with an error while the card itself answers (FIELD_CASES 23)."""
+    if device.state != "ok":
+        return []
+    cells = (("fan", device.fan_percent), ("power", device.power_draw_w))
+    broken = [name for name, value in cells if isinstance(value, Missing) and value.reason == "failed"]
+    return [f"{' and '.join(broken)}: the sensor reports an error; rely on this card only for short runs"] if broken else []
 
 
 def _unified(device: Device) -> str:

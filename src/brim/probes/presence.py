@@ -41,7 +41,7 @@ def look(root: str, environment: "Mapping[str, str]") -> Present:
     return Present(
         controllers=_controllers(root),
         nvml=_library("libnvidia-ml.so.1", root, environment),
-        nvidia_smi=_program("nvidia-smi", environment),
+        nvidia_smi=program_of("nvidia-smi", environment),
         tegra="nvidia,tegra" in first_line(f"{root}/proc/device-tree/compatible"),
         level_zero=_library("libze_loader.so.1", root, environment),
         mac=sys.platform == "darwin",
@@ -84,7 +84,8 @@ def _library(name: str, root: str, environment: "Mapping[str, str]") -> str:
         return ""
 
 
-def _program(name: str, environment: "Mapping[str, str]") -> str:
+def program_of(name: str, environment: "Mapping[str, str]") -> str:
+    """Where a program is on the given PATH; empty where it is not."""
     for folder in environment.get("PATH", os.defpath).split(":"):
         path = f"{folder}/{name}"
         if folder and os.access(path, os.X_OK) and os.path.isfile(path):

@@ -8,6 +8,7 @@ Localised numbers (`45,3`) are read: nvidia-smi parts its columns by a comma and
 from brim.facts.device import Device, Memory
 from brim.probes.ask import run
 from brim.probes.nvml_cells import SOC_WORDS, pci_id
+from brim.probes.presence import program_of
 from brim.probes.vendor import Answer
 from brim.values import Missing
 
@@ -70,15 +71,17 @@ EXITS = {
 }
 
 
-def look(*, environment: "Mapping[str, str]", deadline_ns: int, clock: "Clock", root: str = "") -> Answer:
+def look(*, environment: "Mapping[str, str]", deadline_ns: int, clock: "Clock") -> Answer:
     """All cards from one query; fields that this nvidia-smi does not know are left out and asked no more, all within the deadline."""
-    del root
     begun = clock.now_ns()
+    program = program_of("nvidia-smi", environment)
+    if not program:
+        return Answer(source="nvidia-smi", outcome="absent", detail="nvidia-smi is not on PATH")
     asked = {ours: list(names) for ours, names in FIELDS}
     while True:
         columns = [(ours, names[0]) for ours, names in asked.items() if names]
         query = ",".join(name for _ours, name in columns)
-        command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+        command = [program, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
         left = deadline_ns - (clock.now_ns() - begun)
         happened, text, status, _ns = run({"nvidia-smi": command}, environment={**environment, "LC_ALL": "C"}, deadline_ns=max(left, 1), clock=clock)[
             "nvidia-smi"
@@ -93,8 +96,7 @@ def look(*, environment: "Mapping[str, str]", deadline_ns: int, clock: "Clock", 
                 pid=status,
             )
         if happened != "ended":
-            outcome = "absent" if "No such file" in happened else "failed"
-            return Answer(source="nvidia-smi", outcome=outcome, detail=f"nvidia-smi {happened}", elapsed_ns=elapsed)
+            return Answer(source="nvidia-smi", outcome="failed", detail=f"nvidia-smi {happened}", elapsed_ns=elapsed)
         output = text.decode("utf-8", "replace")
         if status == 2 and _drop(output, asked) and left > 0:
             continue
@@ -139,13 +141,19 @@ def number(text: str) -> "float | Missing":
     why = unknown(text)
     if why is not None:
         return why
-    digits = text.split(maxsplit=1)[0].rstrip("%WC").replace("\u00a0", "").replace("\u202f", "")
+    digits = text.replace("\u00a0", "").replace("\u202f", "").split()[0].rstrip("%WC")
     if "," in digits and "." in digits:
         digits = digits.replace("," if digits.rfind(".") > digits.rfind(",") else ".", "")
     try:
         return float(digits.replace(",", "."))
     except ValueError:
         return Missing(reason="failed", detail=f"nvidia-smi prints {text}")
+
+
+def text_of(text: str, value: object) -> object:
+    """The value of a cell, or why it has none."""
+    why = unknown(text)
+    return value if why is None else why
 
 
 def _device(cells: "dict[str, str]", place: int) -> Device:
@@ -155,22 +163,19 @@ def _device(cells: "dict[str, str]", place: int) -> Device:
     fields["sources"] = ("nvidia-smi",)
     for key, cell in cells.items():
         if key in ("uuid", "pci_bus_id", "driver_version", "compute_capability"):
-            fields[key] = unknown(cell) or (pci_id(cell) if key == "pci_bus_id" else cell)
+            fields[key] = text_of(cell, pci_id(cell) if key == "pci_bus_id" else cell)
         elif key.endswith(("_c", "_w", "_percent")):
             fields[key] = number(cell)
         elif key in ("clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected"):
             value = number(cell)
             fields[key] = value if isinstance(value, Missing) else int(value)
         elif key in ("mig", "persistence"):
-            fields[key] = unknown(cell) or (cell.lower() if key == "mig" else cell.lower() == "enabled")
+            fields[key] = text_of(cell, cell.lower() if key == "mig" else cell.lower() == "enabled")
     fields["memory"] = _memory(cells)
     words = fields["name"].upper().replace("-", " ").split()
     fields["soc"] = next((f"nvidia-smi calls it {fields['name']}" for word in SOC_WORDS if word in words), "")
     if fields["name"] and unknown(fields["name"]) is not None:
         fields["name"] = f"NVIDIA GPU {at}"
-    broken = [key.split("_", maxsplit=1)[0] for key in ("fan_percent", "power_draw_w") if cells.get(key, "").strip("[]").upper() in ("ERR!", "UNKNOWN ERROR")]
-    if broken:
-        fields["warnings"] = (f"{' and '.join(broken)}: the sensor reports an error; rely on this card only for short runs",)
     return Device(**fields)
 
 
