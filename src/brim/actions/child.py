@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from brim.seams import ProcessProbe
 
 _HOLD = 'read -r _ <&{fd} || exit 125; exec "$@" {fd}<&-'
+# dash knows descriptors of one digit only; where those are taken (a vendor library opens many), the pipe is opened by name, and its idle end stays with the job.
+_HOLD_HIGH = 'read -r _ </dev/fd/{fd} || exit 125; exec "$@"'
 _COPY_BYTES = 1 << 16
 # What engines write when their load is over: llama-server (tools/server/server.cpp), uvicorn under vLLM and SGLang, Ollama.
 READY = (b"server is listening", b"all slots are idle", b"Application startup complete", b"Uvicorn running on", b"The server is fired up", b"Listening on ")
@@ -42,7 +44,7 @@ class Child:
         out = None if log_path is None or os.isatty(1) else subprocess.PIPE
         err = None if log_path is None or os.isatty(2) else subprocess.PIPE
         try:
-            shell = ["/bin/sh", "-c", _HOLD.format(fd=reader), "brim-hold", *command]
+            shell = ["/bin/sh", "-c", (_HOLD if reader < 10 else _HOLD_HIGH).format(fd=reader), "brim-hold", *command]
             self._process = subprocess.Popen(shell, stdout=out, stderr=err, env=dict(env), cwd=cwd, process_group=0, pass_fds=(reader,))
         except OSError as fault:
             os.close(self._release)
