@@ -8,12 +8,12 @@ SRC = pathlib.Path(__file__).parent.parent / "src" / "brim"
 GROUND = {"values", "units", "errors"}
 STOREY_1 = {"facts", "records", "seams"}
 SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy"}
-SPINE |= {"knobs", "lineup"}
+SPINE |= {"knobs", "lineup", "again"}
 SPINE |= {"availability", "catalogue", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
 JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint"}
 SPINE |= {"shapes", "preflight", "training_solver"}
-JOIN |= {"training"}
+JOIN |= {"training", "resume"}
 TOP = {"cli", "integrations"}
 # evidence, claims and profiles
 SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend"}
@@ -48,6 +48,8 @@ ALLOWED: dict[str, set[str]] = {
     "actions": _BASE,
     "journal": _BASE,
     "clock": _BASE,
+    "again": _BASE,
+    "resume": _BASE | SPINE | EDGES | {"api", "launch"},
     "control": set(),
     "client": {"control"},
     "ledger": _BASE,
@@ -79,7 +81,7 @@ ALLOWED |= {
     "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
 }
 ALLOWED["api"] |= {"learning"}
-ALLOWED["cli"] |= {"card_report", "verbs"}
+ALLOWED["cli"] |= {"card_report", "verbs", "resume"}
 # Modules through which a pure room would reach the outside world: files, processes, the network, a clock, chance, the environment.
 IMPURE = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "random", "signal", "threading", "sqlite3", "shutil", "tempfile", "urllib", "mmap"}
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec"}

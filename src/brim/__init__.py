@@ -35,6 +35,7 @@ _HOMES = {
     "quality_of": "brim.verbs",
     "read": "brim.api",
     "report": "brim.api",
+    "resume": "brim.resume",
     "run": "brim.api",
     "runs": "brim.verbs",
     "shape_file": "brim.api",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from brim.facts.training import TrainWorkload as TrainWorkload
     from brim.facts.workload import LlamaWorkload as LlamaWorkload
     from brim.prediction import Prediction as Prediction
+    from brim.resume import resume as resume
     from brim.units import Span as Span
     from brim.values import Missing as Missing
     from brim.values import plain as plain

@@ -287,12 +287,12 @@ def state_dir() -> str:
     return user_state_dir("brim")
 
 
-def default_run_dir() -> str:
+def default_run_dir(suffix: str = "") -> str:
     """A new folder for a run: sortable by time, unique by our pid."""
     from datetime import UTC, datetime
 
     stamp = datetime.fromtimestamp(SystemClock().wall_ns() / 1e9, tz=UTC).strftime("%Y%m%d-%H%M%S")
-    return os.path.join(state_dir(), "runs", f"{stamp}-{os.getpid()}")
+    return os.path.join(state_dir(), "runs", f"{stamp}-{os.getpid()}{suffix}")
 
 
 def run_folder(run: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from brim.facts.extras import Extras
     from brim.facts.process import Checkpointed
     from brim.facts.settings import Limits
     from brim.policy.states import State
@@ -37,12 +38,12 @@ class Book:
         limits: "Limits",
         prediction: "Prediction | None",
         environ: "dict[str, str]",
-        attempt: int,
-        resumed_run: str,
+        extras: "Extras",
     ) -> None:
         self.run_dir, self.clock, self.command, self.environ = os.path.abspath(run_dir), clock, command, environ
         self.journal = Journal(os.path.join(run_dir, "journal.db"), clock)
-        self._limits, self._prediction, self._attempt, self._resumed_run = limits, prediction, attempt, resumed_run
+        self._limits, self._prediction, self._attempt, self._resumed_run = limits, prediction, extras.attempt, extras.resumed_run
+        self.cwd = extras.cwd or os.getcwd()
         self._begun_ns, self._begun_wall_ns = clock.now_ns(), clock.wall_ns()
         self._kept: tuple[object, ...] = ()
         self._latest: dict[str, Any] | None = None
@@ -51,7 +52,7 @@ class Book:
 
     def begin(self, version: str) -> None:
         """The first record, the plan, and a first resume state (a governor that is killed leaves one too)."""
-        begun = {"schema": "brim.journal/1", "brim": version, "command": self.command, "cwd": os.getcwd(), "limits": plain(self._limits)}
+        begun = {"schema": "brim.journal/1", "brim": version, "command": self.command, "cwd": self.cwd, "limits": plain(self._limits)}
         self.journal.append("begin", {**begun, **({"resumed_run": self._resumed_run, "attempt": self._attempt} if self._resumed_run else {})})
         plan = {
             "schema": "brim.plan/1",
@@ -81,7 +82,7 @@ class Book:
 
     def _resume(self, code: "int | None", by: str, cause: str, reason: str, checkpoint: "Checkpointed | None" = None) -> "dict[str, Any]":
         return documents.resume(
-            command=self.command, cwd=os.getcwd(), environ=_safe(self.environ), hidden=sorted(set(self.environ) - set(_safe(self.environ))), limits=self._limits,
+            command=self.command, cwd=self.cwd, environ=_safe(self.environ), hidden=sorted(set(self.environ) - set(_safe(self.environ))), limits=self._limits,
             exit_code=code, by=by, cause=cause, reason=reason, checkpoint=checkpoint, attempt=self._attempt, resumed_run=self._resumed_run,
         )  # fmt: skip
 

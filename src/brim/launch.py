@@ -83,7 +83,7 @@ def run(
     first = probe.read(clock.now_ns())
     limits = limits.meaning(next((device.id for device in first.devices if device.backend != "cpu" and limits.governs(device.id)), "cpu"))
     _make_folder(run_dir)
-    book = Book(run_dir, clock, list(command), limits, prediction, dict(os.environ if environ is None else environ), extras.attempt, extras.resumed_run)
+    book = Book(run_dir, clock, list(command), limits, prediction, dict(os.environ if environ is None else environ), extras)
     book.begin(__version__)
     verdict = prediction.verdict if prediction is not None else "cannot_tell"
     reasons = list(prediction.reasons) if prediction is not None else ["no model that brim can price is named; the limits alone are enforced"]
@@ -116,7 +116,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     group = Group(f"brim-{os.getpid()}-{clock.now_ns() // 1000:x}")
     process = ProcessProbe(mark=f"BRIM_RUN={book.run_dir}")
     book.journal.append("launch", {"command": book.command})
-    child = Child(book.command, process, env=environ, cwd=os.getcwd(), log_path=os.path.join(book.run_dir, "engine.log"))
+    child = Child(book.command, process, env=environ, cwd=book.cwd, log_path=os.path.join(book.run_dir, "engine.log"))
     refused = group.add(child.pid)
     process.group_dir, process.procs_dir = group.memory_dir, group.kill_dir
     child.offer_to_the_kernel()
@@ -136,8 +136,17 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
     eyes.first(clock.now_ns())
 
+    told: list[int] = []
+
     def watch(decision: "Decision", seen: "Any", now: int) -> None:
         book.keep_state(decision.state)
+        words = seen.look.words
+        if extras.resume_step > 0 and not told and words is not None and words.step > 0:
+            told.append(words.step)
+            if words.step < extras.resume_step:
+                text = f"the resumed job counts step {words.step}, although it was to go on from step {extras.resume_step}: it may have started anew"
+                book.journal.append("level", {"level": decision.state.level, "reason": text}, durable=False)
+                (extras.say or to_stderr)(text)
         if extras.watch is not None:
             extras.watch(limits, decision, seen.look, now)
 

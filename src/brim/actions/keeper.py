@@ -10,7 +10,7 @@ import subprocess
 
 _WATCH = """
 trap '' INT TERM HUP
-read -r word <&{fd}
+read -r word
 [ "$word" = done ] && exit 0
 same() {{ set -- $(sed 's/.*) //' "/proc/{pid}/stat" 2>/dev/null); [ "${{20}}" = "{birth}" ]; }}
 echo "brim: the governor of job {pid} is dead; ending the job (--die-with-me)" >&2
@@ -33,11 +33,9 @@ class Keeper:
     def __init__(self, pid: int, birth: int, *, grace_ns: int, kill_dir: str = "", made: tuple[str, ...] = ()) -> None:
         reader, self._writer = os.pipe()
         quoted = " ".join(f"'{path}'" for path in made)
-        script = _WATCH.format(fd=reader, pid=pid, birth=birth, ticks=max(1, grace_ns // 100_000_000), kill=kill_dir, made=quoted)
+        script = _WATCH.format(pid=pid, birth=birth, ticks=max(1, grace_ns // 100_000_000), kill=kill_dir, made=quoted)
         try:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", script, "brim-keeper"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(reader,), start_new_session=True
-            )
+            self._process = subprocess.Popen(["/bin/sh", "-c", script, "brim-keeper"], stdin=reader, stdout=subprocess.DEVNULL, start_new_session=True)
         finally:
             os.close(reader)
         self.pid = self._process.pid

@@ -105,8 +105,13 @@ def add(parser: Parser) -> None:
 
 def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, **more: object) -> Limits:
     """The limits that the flags and `BRIM_*` variables give. `Usage` names the variable that does not parse."""
-    environ = os.environ if environ is None else environ
-    given: dict[str, object] = dict(more)
+    values, origins = given(asked, os.environ if environ is None else environ)
+    return limits(origins=origins, **{**values, **more})  # type: ignore[arg-type]
+
+
+def given(asked: "Namespace", environ: "Mapping[str, str]") -> "tuple[dict[str, object], dict[str, str]]":
+    """What was given by flag or variable, and where each came from."""
+    given: dict[str, object] = {}
     origins: dict[str, str] = {}
     for flag, name, kind, _, _ in _FLAGS:
         value = getattr(asked, name)
@@ -120,7 +125,7 @@ def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, **more:
     if budgets:
         given["memory_budgets"] = tuple(budgets)
         origins["memory_budgets"] = "flag --memory-budget" if asked.memory_budget else "environment BRIM_MEMORY_BUDGET"
-    return limits(origins={name: origin for name, origin in origins.items() if origin}, **given)  # type: ignore[arg-type]
+    return {name: value for name, value in given.items() if value is not None}, {name: origin for name, origin in origins.items() if origin}
 
 
 def _from_environment(flag: str, name: str, kind: "Callable[[str], object]", environ: "Mapping[str, str]", origins: "dict[str, str]") -> "tuple[object, str]":

@@ -26,14 +26,19 @@ def _parser() -> Parser:
     parser = Parser("run", "Start a command only if its model fits, and keep it inside the limits. Usage: brim run [flags] -- COMMAND…")
     parser.add_argument("--model", metavar="MODEL", help="gate the launch by this model's plan")
     bounds.add(parser)
+    watchers(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print the limits as understood and the gate's answer, start nothing")
+    add_workload(parser)
+    return parser
+
+
+def watchers(parser: Parser) -> None:
+    """Add the flags that say where a run is kept and who is told of it."""
     parser.add_argument("--notify-command", metavar="CMD", help="run this for every notice, the notice as its last argument (a word, or a quoted command line)")
     parser.add_argument("--notify-webhook", metavar="URL", help="POST every notice there as JSON")
     parser.add_argument("--run-dir", metavar="DIR", help="the run folder (default: a new one in the state folder)")
     parser.add_argument("--force", action="store_true", help="start although the gate refuses; the limits stay enforced")
-    parser.add_argument("--dry-run", action="store_true", help="print the limits as understood and the gate's answer, start nothing")
     parser.add_argument("--json", action="store_true", help="print brim.run/1 at the end")
-    add_workload(parser)
-    return parser
 
 
 def main(argv: list[str]) -> int:
@@ -48,14 +53,14 @@ def main(argv: list[str]) -> int:
     if asked.dry_run:
         print("\n".join(text.ladder(limits)), file=sys.stderr)
         return 0
-    result = api.run(command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=extras(asked))
+    result = api.run(command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=announce(asked))
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:
         emit(result.report)
     return result.exit_code
 
 
-def extras(asked: "Namespace") -> Extras:
+def announce(asked: "Namespace") -> Extras:
     """Where notices go, and the live line where stderr is a terminal."""
     import shlex
 

@@ -22,3 +22,4 @@ class Extras(Record):
     resume_step: int = -1
     resumed_run: str = ""
     attempt: int = 0
+    cwd: str = ""

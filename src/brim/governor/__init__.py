@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         """The child as the governor sees it."""
 
         identity: Identity
+        pidfd: int
 
         def poll(self) -> int | None:
             """The exit status, or None while it runs."""
@@ -45,6 +46,8 @@ __all__ = ["Ending", "Eyes", "Governor", "Hands"]
 
 RECORD_DEADLINE_NS = 50_000_000  # a stop never waits longer than this for its record
 GIVE_UP_KILLS = 60
+# A list of processes is no snapshot (one may fork behind the place that is being read and then end): nobody is left when two lists in a row say so.
+ALONE_LOOKS = 2
 
 
 class Governor:
@@ -80,6 +83,7 @@ class Governor:
 
     def govern(self) -> Ending:
         """Look, decide and act until nobody of the job is left."""
+        alone = 0
         wakes: tuple[str, ...] = ()
         pids: tuple[int, ...] = ()
         before = began = self._clock.now_ns()
@@ -100,11 +104,14 @@ class Governor:
             for intent in decision.intents:
                 self._carry_out(intent, seen)
             self._watch(decision, seen, now)
-            if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED):
+            alone = alone + 1 if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED) else 0
+            if alone >= ALONE_LOOKS and status is not None:
                 return self._ended(status, state)
             if state.halt is not None and state.halt.kills >= GIVE_UP_KILLS:
                 return self._ended(-9 if status is None else status, state)
-            wakes = self._wakes.wait(min(decision.next_look_ns, 50_000_000) if status is not None else decision.next_look_ns)
+            if status is not None:
+                self._wakes.forget(self._job.pidfd)  # it stays readable from now on
+            wakes = self._wakes.wait(decision.next_look_ns if status is None else min(decision.next_look_ns, 5_000_000 if alone else 50_000_000))
 
     def _wishes(self, age: int, status: "int | None", state: "State") -> tuple[str, ...]:
         """What is wanted from outside: by signals to us, by the clock of a soak, by a leader that failed and left others behind."""

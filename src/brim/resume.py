@@ -1,0 +1,72 @@
+"""Goes on with a stopped run: reads its resume document, asks whether and how (`again`), waits, launches; as often as the retry budget allows."""
+
+import json
+import os
+
+from brim import again, api, launch
+from brim.clock import SystemClock
+from brim.errors import Unreadable
+from brim.facts.extras import Extras
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from brim.launch import RunResult
+    from brim.seams import Clock, Probe
+
+
+def resume(
+    run: str,
+    command: "tuple[str, ...]" = (),
+    *,
+    overrides: "Mapping[str, object] | None" = None,
+    on_oom: str = "",
+    from_start: bool = False,
+    retries: int = 1,
+    backoff_ns: int = 5_000_000_000,
+    run_dir: str | None = None,
+    force: bool = False,
+    extras: "Extras | None" = None,
+    clock: "Clock | None" = None,
+    probe: "Probe | None" = None,
+) -> "RunResult":
+    """Go on with a stopped run, `retries` times at most, each from the newest acknowledged checkpoint; see `again.plan` for what is refused.
+
+    `command` stands for the old one; `overrides` are limits that differ. `Unreadable` where there is no resume document.
+    """
+    clock, extras, folder = clock or SystemClock(), extras or Extras(), api.run_folder(run)
+    eyes = probe or api.machine(clock=clock, wake=True)
+    for number in range(1, retries + 1):
+        document = resume_document(folder)
+        path = str(document.get("checkpoint", {}).get("path", ""))
+        todo = again.plan(document, os.environ, command=command, on_oom=on_oom, from_start=from_start, exists=os.path.exists(path))
+        clock.sleep_ns(again.backoff_ns(backoff_ns, number))
+        for note in todo.notes:
+            if extras.say is not None:
+                extras.say(note)
+        origins = tuple((name, "resume" if name in (overrides or {}) else origin) for name, origin in todo.limits.origins)
+        limits = todo.limits.replace(origins=origins, **(overrides or {}))
+        more = extras.replace(resume_from=todo.checkpoint, resume_step=todo.step, resumed_run=os.path.abspath(folder), attempt=todo.attempt, cwd=todo.cwd)
+        target = run_dir if run_dir and number == 1 else api.default_run_dir(f"-{number}" if number > 1 else "")
+        result = launch.run(todo.command, limits, run_dir=target, prediction=None, force=force, environ=todo.environ, clock=clock, probe=eyes, extras=more)
+        folder, command = result.run_dir, ()
+        if not again.retriable(result.report):
+            break
+    return result
+
+
+def resume_document(folder: str) -> "dict[str, Any]":
+    """The `brim.resume/1` document of a run. `Unreadable` where there is none or it is no JSON."""
+    path = os.path.join(folder, "resume.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError) as fault:
+        raise Unreadable(
+            f"{path}: nothing to resume here: {getattr(fault, 'strerror', None) or fault}", hint="Name a run folder (brim runs lists them)."
+        ) from None
+    if not isinstance(found, dict) or found.get("schema") != "brim.resume/1":
+        raise Unreadable(f"{path}: is no brim.resume/1 document")
+    return found
