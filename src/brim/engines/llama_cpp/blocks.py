@@ -56,6 +56,7 @@ class Builder:
         self.state_main: T | None = None
         self.state_tail: T | None = None
         self.temperature: T | None = None
+        self.inputs: T | None = None
         self.positions: T = g.given("I32", tokens * hp.positions)
 
     # ---- weights and stores
@@ -120,22 +121,39 @@ class Builder:
         table = self.weight("token_embd.weight")
         if table is None:
             raise Wanting("the file has no token_embd.weight")
+        wide = hp.width * (1 + hp.deepstack)
         tokens = g.given("I32", self.tokens)
-        embedded = g.given("F32", hp.width, self.tokens)
-        cur = g.get_rows(table, tokens)
+        embedded = g.given("F32", wide, self.tokens)
+        cur = self._rows(table, tokens, wide)
         self.expand(cur)
         if self.context.version >= EMBEDDING_INPUT:
             self.expand(embedded)
         if hp.mixed and self.context.version >= MIXED_INPUT:
             mixed_tokens, slots = g.given("I32", self.tokens), g.given("I64", self.tokens)
-            mixed = g.given("F32", hp.width, self.tokens)
-            self.expand(g.set_rows(g.dup(mixed), g.get_rows(table, mixed_tokens), slots))
-        if hp.get("embedding_scale"):
+            mixed = g.given("F32", wide, self.tokens)
+            self.expand(g.set_rows(g.dup(mixed), self._rows(table, mixed_tokens, wide), slots))
+        if hp.deepstack:
+            cur = g.view(cur, (hp.width, self.tokens), (4 * wide,))
+        self.inputs = cur
+        scaled = bool(hp.get("embedding_scale"))
+        if hp.deepstack and (scaled or scaled_rows):
+            cur = g.cont(cur)
+        if scaled and not hp.deepstack:
             cur = g.scale(cur)
-        if scaled_rows:
+        if scaled_rows or (scaled and hp.deepstack):
             cur = g.mul(cur, g.given("F32", 1, self.tokens))
         self.expand(cur)
         return cur
+
+    def _rows(self, table: T, tokens: T, wide: int) -> T:
+        """The embeddings of tokens, padded where a picture's rows bring more to the first layers."""
+        found = g.get_rows(table, tokens)
+        return found if wide == found.ne[0] else g.pad(found, wide - found.ne[0])
+
+    def deep_rows(self, index: int) -> T:
+        """The `index`th extra part of each input row (deepstack), 0 the embedding itself."""
+        assert self.inputs is not None
+        return g.view(self.inputs, (self.hp.width, self.tokens), (g.strides(self.inputs)[1],), 4 * index * self.hp.width)
 
     def output_ids(self) -> T:
         """The rows whose logits are wanted."""

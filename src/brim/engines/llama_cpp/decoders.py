@@ -6,7 +6,6 @@ Source: the graph functions of src/models/*.cpp, llama.cpp b11434.
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
-from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.styles import STYLES, Style
 from brim.engines.llama_cpp.tensor import T
 
@@ -99,8 +98,6 @@ def feed_forward(b: Builder, style: Style, il: int, cur: T) -> T:
 def decoder(b: Builder, style: Style) -> T:
     """The whole graph of a plain decoder; the node that ends it."""
     hp = b.hp
-    if any(int(n) >= 0 for n in hp.get("deepstack_mapping", ()) or ()):
-        raise Wanting(f"the deepstack inputs of {hp.arch!r} are not modelled yet")
     cur = b.embed(scaled_rows=style.embed == "rows")
     if style.embed == "scale" or (style.embed == "default" and not hp.get("embedding_scale")):
         cur = g.scale(cur)
@@ -109,8 +106,13 @@ def decoder(b: Builder, style: Style) -> T:
         b.temperature = g.given("F32", 1, 1, b.tokens)
     b.attend_to()
     ids = b.output_ids()
+    mapped = hp.get("deepstack_mapping")
     for il in b.walk:
+        if mapped and il and int(mapped[il]) >= 0:
+            cur = g.add(cur, b.deep_rows(int(mapped[il])))
         cur = _layer(b, style, il, cur, ids) if not _parallel(b, style) else _side_by_side(b, style, il, cur, ids)
+        if not mapped and il < hp.deepstack:
+            cur = g.add(cur, b.deep_rows(il + 1))
     return _end(b, style, cur, ids)
 
 

@@ -21,6 +21,9 @@ _BUILDERS = {
     "nemotron_h_moe": "hybrids.nemotron_h",
     "deepseek2": "latent.deepseek2",
     "gemma3n": "gemma3n.gemma3n",
+    "gemma4": "gemma4.gemma4",
+    "kimi-linear": "kimi.kimi_linear",
+    "rwkv7": "rwkv.rwkv7",
 }
 
 _ROWS = "this graph gives the exact bytes of every measured allocation of b11434 (CPU, one and two CUDA devices)"

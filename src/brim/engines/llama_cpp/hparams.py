@@ -72,6 +72,7 @@ class Hparams:
         "cached",
         "causal",
         "context_trained",
+        "deepstack",
         "experts",
         "experts_used",
         "ff",
@@ -115,6 +116,8 @@ class Hparams:
         self.nextn = int(self.get("nextn_predict_layers", 0))
         self.layers = self.blocks - self.nextn
         self.causal = bool(self.get("attention.causal", True))
+        mapped = [int(n) for n in self.get("deepstack_mapping", ()) or ()]
+        self.deepstack = int(self.get("n_deepstack_layers", 0)) if self.arch in ("qwen3vl", "qwen3vlmoe") else len({n for n in mapped if n >= 0})
         self._attention()
         self._windows()
         self._recurrent()
@@ -261,6 +264,11 @@ class Hparams:
         """What else tells layers apart that neither tensors nor lists show: sparse activations, layers without rotation."""
         if self.arch == "gemma3n":
             return int(il < 10)
+        if self.arch == "rwkv7":
+            return int(il > 0)
+        if self.deepstack:
+            mapped = self.get("deepstack_mapping")
+            return int(il < self.deepstack) if not mapped else int(mapped[il]) + 2
         return int(self.arch in _STILL_STEPS and (il + 1) % self.still_step == 0)
 
     def head_key(self, il: int) -> int:

@@ -100,7 +100,7 @@ def _gated_attention(b: Builder, il: int, cur: T) -> T:
     return b.project(g.mul(cur, gate), il, "attn_output")
 
 
-def _l2(cur: T) -> T:
+def l2(cur: T) -> T:
     """The delta net's length norm: an rms norm and a scale."""
     return g.scale(g.same("RMS_NORM", cur))
 
@@ -157,8 +157,8 @@ def _delta_net(b: Builder, il: int, cur: T) -> T:
     state = g.reshape(rows(b, b.store("s", il), hp.rows_s), value, value, values, ns)
     conv = g.unary(ssm_conv(joined, kernel), "silu")
     row = 4 * (2 * key * keys + value * values)
-    q = _l2(g.view(conv, (key, keys, st, ns), (4 * key, row, row * st)))
-    k = _l2(g.view(conv, (key, keys, st, ns), (4 * key, row, row * st), 4 * key * keys))
+    q = l2(g.view(conv, (key, keys, st, ns), (4 * key, row, row * st)))
+    k = l2(g.view(conv, (key, keys, st, ns), (4 * key, row, row * st), 4 * key * keys))
     v = g.view(conv, (value, values, st, ns), (4 * value, row, row * st), 8 * key * keys)
     if keys != values and hp.arch == "qwen3next":
         more = values // keys

@@ -52,7 +52,7 @@ _GRANITE = Style(rope="key", logit_scale="always", residual_scale="key")
 
 STYLES: dict[str, Style] = {
     **dict.fromkeys(("llama", "qwen2", "exaone", "internlm2", "xverse", "ernie4_5", "ernie4_5-moe", "llama-embed", "pangu-embedded", "qwen2vl"), _LLAMA),
-    **dict.fromkeys(("qwen3", "qwen3moe"), _EARLY),
+    **dict.fromkeys(("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"), _EARLY),
     **dict.fromkeys(("hunyuan-moe", "hunyuan-dense", "hunyuan_vl", "maincoder"), _LATE),
     **dict.fromkeys(("starcoder2", "codeshell"), _GPT),
     **dict.fromkeys(("starcoder", "gpt2", "mpt", "bloom"), _GPT.replace(rope="none")),

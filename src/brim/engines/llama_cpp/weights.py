@@ -131,7 +131,8 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
     made.overridden = bool(patterns)
     made.split = workload.split_mode or "layer"
     made.key = (workload.override_tensors, workload.cpu_experts, made.split, load_mtp)
-    with_layers = tuple(dict.fromkeys(made.layers[: hp.layers]))
+    turned = (home for il, home in enumerate(made.layers[: hp.layers]) if hp.arch != "gemma4" or not hp.windowed[il])
+    with_layers = tuple(dict.fromkeys(turned))
     for name, (dims, dtype) in hp.tensors.items():
         homes = _homes(hp, made, name, with_layers, load_mtp=load_mtp)
         for pattern, where in patterns:
