@@ -21,8 +21,11 @@ def rotates(b: Builder, style: Style, il: int) -> bool:
         return hp.windowed[il] or not hp.window_kind
     if rope == "steps":
         return (il + 1) % hp.still_step != 0
+    if rope == "first":
+        return not hp.window_kind or il % 4 != 0
     if rope == "key":
-        return bool(hp.get("rope.scaling.finetuned", True))
+        stated = hp.get("attention.rope_pattern")
+        return bool(stated[il]) if isinstance(stated, (list, tuple)) else bool(hp.get("rope.scaling.finetuned", True))
     if rope == "seven":
         return hp.layers == 32
     return rope == "all"
@@ -80,17 +83,35 @@ def self_attention(b: Builder, style: Style, il: int, cur: T) -> T:
     else:
         q, k, v = b.qkv(cur, il, head, heads, kv_heads, value)
     q, turned = positioned(b, style, il, q, k)
-    return b.attention(il, q, turned, v, sinks=b.layer(il, "attn_sinks.weight") if style.sinks else None, soft_cap=style.soft_cap)
+    sinks = b.layer(il, "attn_sinks.weight") if style.sinks else None
+    gate, norm = b.layer(il, "attn_gate.weight"), b.layer(il, "attn_sub_norm.weight")
+    if gate is None and norm is None:
+        out = b.attention(il, q, turned, v, sinks=sinks, soft_cap=style.soft_cap)
+        return g.scale(out) if float(hp.get("attention.value_scale", 1.0)) not in (0.0, 1.0) else out
+    out = b.attention(il, q, turned, v, wo="", sinks=sinks)
+    if norm is not None:
+        out = b.normed(out, il, "attn_sub_norm", style.norm)
+    if gate is not None:
+        factor = g.unary(b.mm(gate, cur, b.layer(il, "attn_gate.scale")), "sigmoid")
+        if gate.ne[1] == heads:  # one factor a head
+            out = g.reshape(g.mul(g.reshape(out, value, heads, b.tokens), g.reshape(factor, 1, heads, b.tokens)), value * heads, b.tokens)
+        else:
+            out = g.mul(out, factor)
+    return b.project(out, il, "attn_output")
 
 
-def feed_forward(b: Builder, style: Style, il: int, cur: T) -> T:
-    """Dense, or experts with a shared expert where the file has one."""
+def feed_forward(b: Builder, style: Style, il: int, cur: T, logits: "T | None" = None) -> T:
+    """Dense, or experts with a shared expert where the file has one; grok adds its dense block to the experts."""
     if b.layer(il, "ffn_gate_inp.weight") is None:
+        if b.layer(il, "ffn_sub_norm.weight") is not None:
+            return b.project(b.normed(dense(b, cur, il, style.act, down=False), il, "ffn_sub_norm", style.norm), il, "ffn_down")
         return dense(b, cur, il, "swiglu" if style.halves else style.act, halves=style.halves)
     default = style.gating or 1
     gating = default if style.gating and style.normalise is not None else int(b.hp.get("expert_gating_func", default) or default)
     normalise = style.normalise if style.normalise is not None else bool(b.hp.get("expert_weights_norm", False))
-    out = experts(b, cur, il, style.act, gating=gating, normalise=normalise, weigh_first=style.weigh_first)
+    out = experts(b, cur, il, style.act, gating=gating, normalise=normalise, weigh_first=style.weigh_first, logits=logits)
+    if b.hp.arch == "grok" and b.layer(il, "ffn_up.weight") is not None:
+        return g.scale(g.add(dense(b, cur, il, style.act), out))
     extra = shared(b, cur, il, style.act, gate=style.shared_gate)
     return out if extra is None else g.add(out, extra)
 
@@ -143,19 +164,25 @@ def _scaled(b: Builder, style: Style, cur: T) -> T:
 
 
 def _layer(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
+    raw = residual
+    logits = g.mul_mat(b.need(il, "ffn_gate_inp.weight"), raw) if style.early else None
     normed = _before(b, style, il, residual, "attn_norm")
     cur = self_attention(b, style, il, normed)
     bare = style.pre == "weights" and b.layer(il, style.ffn_norm + ".weight") is None  # stablelm 2: the feed-forward reads attention's input
-    if il == b.last and style.tail != "hidden":
+    if style.post_first:
+        cur = b.normed(cur, il, style.post_norms[0], style.norm)
+    if il == b.last and not style.tail:
         cur, residual = b.pick(cur, ids), b.pick(residual, ids)
         normed = b.pick(normed, ids) if bare else normed
+        logits = b.pick(logits, ids) if logits is not None else None
+    if style.post and not style.post_first:
+        cur = b.normed(cur, il, style.post_norms[0], style.norm)
+    cur = _scaled(b, style, cur)
+    joined = g.add(residual, cur) if style.residual_first else g.add(cur, residual)
+    cur = feed_forward(b, style, il, normed if bare else _before(b, style, il, joined, style.ffn_norm), logits)
     if style.post:
-        cur = b.normed(cur, il, "post_attention_norm", style.norm)
-    joined = g.add(_scaled(b, style, cur), residual)
-    cur = feed_forward(b, style, il, normed if bare else _before(b, style, il, joined, style.ffn_norm))
-    if style.post:
-        pinned = il if b.hp.arch == "glm4" else -1
-        cur = b.norm(cur, b.layer(il, "post_ffw_norm.weight"), None, pinned, style.norm)
+        norm = b.layer(il, style.post_norms[1] + ".weight") or b.layer(il, "post_ffw_norm.weight")
+        cur = b.norm(cur, norm, None, il if style.pinned else -1, style.norm)
     cur = _scaled(b, style, cur)
     return g.add(cur, joined) if style.attention_first else g.add(joined, cur)
 
@@ -178,13 +205,15 @@ def _side_by_side(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
 
 def _end(b: Builder, style: Style, cur: T, ids: T) -> T:
     def head(logits: T) -> T:
-        if style.final_cap and (b.hp.arch == "gemma2" or b.hp.get("final_logit_softcapping")):
-            return g.scale(g.unary(g.scale(logits), "tanh"))
         if style.logit_scale == "always" or (style.logit_scale and b.hp.get("logit_scale")):
-            return g.scale(logits)
+            logits = g.scale(logits)
+        if style.final_cap and (b.hp.arch == "gemma2" or b.hp.get("final_logit_softcapping")):
+            logits = g.scale(g.unary(g.scale(logits), "tanh"))
         return logits
 
-    if style.tail == "hidden":
+    if style.tail == "normed":
+        cur = b.norm(cur, b.weight("output_norm.weight"), b.weight("output_norm.bias"), -1, style.norm)
+    if style.tail:
         cur.output = True
         cur = b.pick(cur, ids)
-    return b.finish(cur, head=head, kind=style.norm)
+    return b.finish(cur, head=head, kind=style.norm, normed=style.tail != "normed")

@@ -6,7 +6,7 @@ from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
 
-def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", sequential: bool = False, halves: bool = False, fused: bool = True) -> T:
+def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", sequential: bool = False, halves: bool = False, down: bool = True) -> T:
     """A dense block `ffn_up`, `ffn_gate` where the file has one, `ffn_down`. `halves`: up holds gate and up side by side. `suffix` names the shared expert."""
     up = b.layer(il, f"ffn_up{suffix}.weight")
     gate = b.layer(il, f"ffn_gate{suffix}.weight")
@@ -17,7 +17,7 @@ def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", s
         cur = b.project(tmp if sequential else cur, il, f"ffn_gate{suffix}")
     if halves:
         cur = g.glu_halves(cur, act)
-    elif gate is not None and not sequential and fused:
+    elif gate is not None and not sequential:
         limit = b.hp.get("swiglu_clamp_shexp")
         if isinstance(limit, (list, tuple)) and il < len(limit) and float(limit[il]) > 1e-6 and act == "silu":
             tmp = g.same("CLAMP", tmp)
@@ -33,7 +33,7 @@ def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", s
             cur = g.div(cur, scales)
         if gate is not None and not sequential:
             cur = g.mul(cur, tmp)
-    return b.project(cur, il, f"ffn_down{suffix}")
+    return b.project(cur, il, f"ffn_down{suffix}") if down else cur
 
 
 def _expert_mm(b: Builder, il: int, name: str, cur: T, ids: T) -> T:
@@ -159,7 +159,8 @@ def shared(b: Builder, cur: T, il: int, act: str = "silu", *, gate: str = "") ->
     """The shared expert, with its sigmoid gate where the architecture has one; None where the file has none."""
     if b.layer(il, "ffn_up_shexp.weight") is None:
         return None
-    out = dense(b, cur, il, act, suffix="_shexp")
+    joint = b.layer(il, "ffn_gate_shexp.weight") is None and b.hp.arch == "granite_swa"
+    out = dense(b, cur, il, "swiglu" if joint else act, suffix="_shexp", halves=joint)
     if gate:
         raw = g.mul_mat(b.need(il, "ffn_gate_inp_shexp.weight"), cur)
         factor = g.unary(raw, gate)

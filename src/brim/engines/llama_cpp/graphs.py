@@ -20,6 +20,7 @@ _BUILDERS = {
     "nemotron_h": "hybrids.nemotron_h",
     "nemotron_h_moe": "hybrids.nemotron_h",
     "deepseek2": "latent.deepseek2",
+    "mistral4": "latent.deepseek2",
     "gemma3n": "gemma3n.gemma3n",
     "gemma4": "gemma4.gemma4",
     "kimi-linear": "kimi.kimi_linear",
@@ -35,7 +36,8 @@ CHECKED = {
         "cohere2", "mamba2", "falcon-h1", "granitehybrid", "nemotron_h", "glm4moe", "lfm2moe", "qwen35", "qwen35moe", "exaone", "internlm2", "xverse", "ernie4_5", "ernie4_5-moe", "qwen2vl", "qwen2moe", "hunyuan-moe",
         "hunyuan-dense", "hunyuan_vl", "maincoder", "pangu-embedded", "starcoder2", "codeshell", "starcoder", "gpt2", "mpt", "bloom", "granite", "granitemoe", "minicpm", "phimoe", "phi2", "gemma", "command-r", "falcon",
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
-        "bailingmoe", "bailingmoe2",
+        "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
+        "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe",
     ), _ORACLE),
 }  # fmt: skip
 

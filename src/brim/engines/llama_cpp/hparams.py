@@ -54,7 +54,7 @@ CACHELESS = frozenset(
 _ROLLBACK = frozenset(("kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3"))
 _FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr"))
 _SECTIONED = frozenset(("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"))
-_STILL_STEPS = frozenset(("smollm3", "llama4"))
+_STILL_STEPS = frozenset(("smollm3", "llama4", "afmoe"))
 _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
@@ -269,6 +269,9 @@ class Hparams:
         if self.deepstack:
             mapped = self.get("deepstack_mapping")
             return int(il < self.deepstack) if not mapped else int(mapped[il]) + 2
+        turned = self.get("attention.rope_pattern")
+        if isinstance(turned, (list, tuple)):
+            return int(bool(turned[il]))
         return int(self.arch in _STILL_STEPS and (il + 1) % self.still_step == 0)
 
     def head_key(self, il: int) -> int:

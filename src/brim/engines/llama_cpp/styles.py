@@ -16,7 +16,8 @@ class Style(Record):
     first of four), `key` (the header's word), `seven` (only the smaller of two sizes). `qk_norm`: `before` or `after` the rotation, `flat` over the whole width, `bare` (no weight, after the rotation). `q_scale`:
     queries are scaled by an op of their own. `post`: norms behind attention and feed-forward. `ffn_norm`: the name of the norm before the feed-forward. `joins`: where attention
     and feed-forward run side by side, the order in which feed-forward (f), residual (r) and attention (a) are added. `normalise` None and `gating` 0 read the header. `tail`: `hidden` and `normed` keep
-    the hidden state alive as an output of its own. `temperature`: queries are scaled by an input: `key` (if the header says so) or `still` (on layers without rotation).
+    the hidden state alive as an output of its own (before or behind the output norm). `early`: experts are chosen from the layer's raw input. `pinned`: the last norm of a
+    layer is kept on its device. `temperature`: queries are scaled by an input: `key` (if the header says so) or `still` (on layers without rotation).
     """
 
     norm: str = "RMS_NORM"
@@ -27,7 +28,12 @@ class Style(Record):
     qk_norm: str = ""
     q_scale: bool = False
     post: bool = False
+    post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")
+    post_first: bool = False
+    pinned: bool = False
     ffn_norm: str = "ffn_norm"
+    early: bool = False
+    residual_first: bool = False
     joins: str = ""
     halves: bool = False
     soft_cap: bool = False
@@ -51,8 +57,27 @@ _LATE = Style(qk_norm="after")
 _GRANITE = Style(rope="key", logit_scale="always", residual_scale="key")
 
 STYLES: dict[str, Style] = {
-    **dict.fromkeys(("llama", "qwen2", "exaone", "internlm2", "xverse", "ernie4_5", "ernie4_5-moe", "llama-embed", "pangu-embedded", "qwen2vl"), _LLAMA),
-    **dict.fromkeys(("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"), _EARLY),
+    **dict.fromkeys(
+        (
+            "llama",
+            "qwen2",
+            "exaone",
+            "internlm2",
+            "xverse",
+            "ernie4_5",
+            "ernie4_5-moe",
+            "llama-embed",
+            "pangu-embedded",
+            "qwen2vl",
+            "qwen",
+            "bitnet",
+            "plamo",
+            "paddleocr",
+            "nanbeige",
+        ),
+        _LLAMA,
+    ),
+    **dict.fromkeys(("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "mellum"), _EARLY),
     **dict.fromkeys(("hunyuan-moe", "hunyuan-dense", "hunyuan_vl", "maincoder"), _LATE),
     **dict.fromkeys(("starcoder2", "codeshell"), _GPT),
     **dict.fromkeys(("starcoder", "gpt2", "mpt", "bloom"), _GPT.replace(rope="none")),
@@ -73,8 +98,8 @@ STYLES: dict[str, Style] = {
     "nemotron": Style(norm="NORM", act="relu_sqr"),
     "arcee": Style(act="relu_sqr"),
     "chatglm": Style(halves=True),
-    "glm4": Style(post=True, halves=True),
-    "glm4moe": Style(ffn_norm="post_attention_norm", gating=SIGMOID, normalise=None, tail="normed", qk_norm="before"),
+    "glm4": Style(post=True, halves=True, pinned=True),
+    "glm4moe": Style(ffn_norm="post_attention_norm", gating=SIGMOID, normalise=None, qk_norm="before"),
     "qwen2moe": Style(normalise=False, shared_gate="silu"),
     "olmo": Style(norm="NORM", pre="bare"),
     "olmo2": Style(pre="none", post=True, qk_norm="flat"),
@@ -89,6 +114,20 @@ STYLES: dict[str, Style] = {
     "refact": Style(rope="none"),
     "deepseek": Style(normalise=False),
     "dots1": Style(qk_norm="before", gating=0, normalise=None),
+    "jais": Style(norm="NORM", rope="none"),
+    "apertus": Style(act="xielu", qk_norm="before"),
+    "openelm": Style(qk_norm="before", residual_first=True),
+    "dbrx": Style(norm="NORM", ffn_norm="attn_output_norm"),
+    "afmoe": Style(embed="scale", rope="steps", qk_norm="before", post=True, post_first=True, pinned=True, gating=SIGMOID, normalise=None),
+    "smallthinker": Style(act="relu", rope="first", gating=0, early=True),
+    "exaone-moe": Style(rope="windowed", qk_norm="before", gating=0, normalise=None),
+    "grok": Style(
+        act="gelu", embed="default", post=True, post_norms=("attn_output_norm", "layer_output_norm"), pinned=True, logit_scale="always", final_cap=True
+    ),
+    "mimo2": Style(sinks=True, gating=SIGMOID),
+    "granite_swa": _GRANITE.replace(sinks=True),
+    "hy_v3": Style(qk_norm="before", gating=SIGMOID, normalise=None, tail="normed"),
+    "step35": Style(qk_norm="before", gating=SIGMOID, normalise=None, tail="hidden"),
     "bailingmoe": Style(normalise=None),
     "bailingmoe2": Style(qk_norm="before", gating=0, normalise=None),
 }
