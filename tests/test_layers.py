@@ -15,6 +15,7 @@ JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint
 SPINE |= {"shapes", "preflight", "training_solver"}
 JOIN |= {"training", "resume"}
 TOP = {"cli", "integrations"}
+SPINE |= {"asking"}
 # evidence, claims and profiles
 SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend"}
 EDGES |= {"stores"}
@@ -34,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "planner": _BASE | {"engines"},
     "knobs": _BASE | {"engines", "planner"},
     "lineup": _BASE | {"budget"},
+    "asking": _BASE | {"engines", "planner", "knobs", "lineup", "gate", "prediction"},
     "gate": _BASE | {"engines", "planner"},
     "policy": _BASE,
     "prediction": _BASE | {"engines", "planner", "gate"},

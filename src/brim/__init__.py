@@ -39,6 +39,7 @@ _HOMES = {
     "run": "brim.api",
     "runs": "brim.verbs",
     "shape_file": "brim.api",
+    "solve": "brim.api",
     "solve_training": "brim.api",
     "verify": "brim.api",
 }
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from brim.api import report as report
     from brim.api import run as run
     from brim.api import shape_file as shape_file
+    from brim.api import solve as solve
     from brim.api import verify as verify
     from brim.card_report import governor_report as governor_report
     from brim.card_report import load_profile as load_profile

@@ -4,21 +4,24 @@ import os
 
 from brim.checkpoint import open_checkpoint
 from brim.clock import SystemClock
-from brim.engines.llama_cpp import NEWEST_BUILD, price
+from brim.engines.llama_cpp import NEWEST_BUILD
+from brim.errors import Usage
 from brim.facts.device import Device, Host
 from brim.facts.workload import LlamaWorkload
 from brim.learning import calibrator, remember
 from brim.machine import LOOK_NS, Machine
-from brim.prediction import Prediction, predict
+from brim.prediction import Prediction
 from brim.values import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from brim.anatomy import Anatomy
+    from brim.asking import Solution
     from brim.catalogue import Model as Known
+    from brim.engines.base import Plan
     from brim.facts.device import Asked, Reading
     from brim.facts.extras import Extras
     from brim.facts.model import Checkpoint
@@ -160,30 +163,80 @@ def shape_file(model: "str | Checkpoint") -> "dict[str, Any]":
     return compose(read(model) if isinstance(model, str) else model)
 
 
+def _line_up(words: "Sequence[str]", reserve: float | None, environ: "Mapping[str, str] | None") -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """The devices that the words of `--device` name, with the warnings of the look at this machine where one was needed."""
+    if words:
+        return devices(words, reserve=reserve, environ=environ)
+    seen = probe(reserve=reserve, environ=environ)
+    found, caveats = devices((), seen, reserve=reserve, environ=environ)
+    return found, (*seen.warnings, *caveats)
+
+
 def fit(
-    model: "str | Checkpoint",
+    model: "str | Checkpoint | None" = None,
     workload: LlamaWorkload | None = None,
     *,
+    command: "Sequence[str] | None" = None,
+    device: "Sequence[str]" = (),
     devices: "Sequence[Device] | None" = None,
     reserve: float | None = None,
     version: int = NEWEST_BUILD,
     environ: "Mapping[str, str] | None" = None,
 ) -> Prediction:
-    """Price `model` under llama.cpp and judge it against `devices` (default: what `probe` sees). Raises for a bad model file only."""
-    asked = workload or LlamaWorkload()
-    checkpoint = read(model) if isinstance(model, str) else model
-    caveats: tuple[str, ...] = ()
+    """Price `model` under llama.cpp, or the command line of one of its programs, and judge it against the devices.
+
+    `device` are the words of `--device`; `devices` are given as values; without either: what `probe` sees. Raises for a bad model file, `Usage` for words that cannot
+    be read, `CannotTell` for a command that brim does not know.
+    """
+    from brim.asking import fit_command, fit_llama, fixed_by
+    from brim.engines.llama_cpp.defaults import resolve
+
+    said: tuple[str, ...] = ()
     if devices is None:
-        seen = probe(reserve=reserve, environ=environ)
-        devices, caveats = tuple(device for device in seen.devices if device.backend == "cpu"), seen.warnings
+        devices, said = _line_up(device, reserve, environ)
+    if command is not None:
+        return fit_command(
+            command, os.environ if environ is None else environ, tuple(devices), read=read, version=version, model=model, caveats=said,
+            learn=_learnt(devices, environ),
+        )  # fmt: skip
+    if model is None:
+        raise Usage("fit: a MODEL is needed, or the engine's command behind --")
+    asked = workload or LlamaWorkload()
+    resolved, notes = resolve(asked)
+    checkpoint = read(model) if isinstance(model, str) else model
+    return fit_llama(
+        checkpoint, (resolved,), tuple(devices), read=read, version=version, fixed=fixed_by(asked), caveats=said, defaults=notes, unpriced=asked.unpriced,
+        learn=_learnt(devices, environ),
+    )  # fmt: skip
 
-    def bare(ctx: int | None) -> "Any":
-        return price(checkpoint, asked if ctx is None else asked.replace(ctx=ctx), (), version=version)
 
-    learnt = calibrator(devices, checkpoint.architecture, environ)
-    if learnt is None:
-        return predict(checkpoint, bare, tuple(devices), caveats)
-    return predict(checkpoint, lambda ctx: learnt(bare(ctx)), tuple(devices), caveats).replace(bare=bare(None))
+def _learnt(devices: "Sequence[Device]", environ: "Mapping[str, str] | None") -> "Callable[[str], Callable[[Plan], Plan] | None]":
+    """What this machine's own runs have taught about an architecture's plans, asked for when the architecture is known."""
+    return lambda architecture: calibrator(devices, architecture, environ)
+
+
+def solve(
+    model: "str | Checkpoint",
+    wanted: "Sequence[str]",
+    workload: LlamaWorkload | None = None,
+    *,
+    device: "Sequence[str]" = (),
+    devices: "Sequence[Device] | None" = None,
+    reserve: float | None = None,
+    version: int = NEWEST_BUILD,
+    environ: "Mapping[str, str] | None" = None,
+) -> "Solution":
+    """The largest workload that fits, for the knobs in `wanted` (ctx, slots, quant, layers, experts, split, kv-type) in order of preference. Raises as `fit`."""
+    from brim.asking import parse_wanted, solve_llama
+
+    said: tuple[str, ...] = ()
+    names = parse_wanted(wanted)
+    if devices is None:
+        devices, said = _line_up(device, reserve, environ)
+    checkpoint = read(model) if isinstance(model, str) else model
+    return solve_llama(
+        checkpoint, workload or LlamaWorkload(), names, tuple(devices), read=read, version=version, caveats=said, learn=_learnt(devices, environ)
+    )
 
 
 def _for_training(

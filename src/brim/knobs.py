@@ -6,7 +6,6 @@ own (common/arg.cpp, b11434). Not covered: which mix answers best (a larger file
 
 from brim.engines.base import Plan
 from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
-from brim.engines.llama_cpp.quantisation import MIXES, quantise
 from brim.facts.model import Checkpoint
 from brim.facts.workload import LlamaWorkload
 from brim.planner import Knob, Solver
@@ -41,6 +40,8 @@ def pricer(checkpoint: Checkpoint, price: "PriceOne") -> "Callable[[Trial], Plan
 
     def ask(trial: Trial) -> Plan:
         if trial.mix not in made:
+            from brim.engines.llama_cpp.quantisation import quantise
+
             made[trial.mix] = quantise(checkpoint, trial.mix)
         return price(made[trial.mix], trial.workload)
 
@@ -106,6 +107,8 @@ def micro_batch(workload: LlamaWorkload) -> Knob:
 
 def quantisation(checkpoint: Checkpoint) -> Knob:
     """The mixes by predicted size, smallest first."""
+    from brim.engines.llama_cpp.quantisation import MIXES, quantise
+
     experts = _number(checkpoint, "expert_count") > 1
     offered = [mix for mix in MIXES if mix not in _NOT_OFFERED and (experts or mix != "MXFP4_MOE")]
     sizes = {mix: quantise(checkpoint, mix).file_bytes for mix in offered}
@@ -145,8 +148,17 @@ def split(checkpoint: Checkpoint, trial: Trial, solver: Solver, devices: tuple[s
         candidates = {(float(first), float(count - first)) for first in range(count + 1)}
     else:
         candidates = _climb(count, len(devices), least_margin)
-    ordered = tuple(sorted(candidates, key=lambda shares: (least_margin(shares), shares)))
-    return Knob(name="split", values=ordered, put=put, says=lambda value: "-ts " + ",".join(f"{share:g}" for share in value))
+    ordered = tuple(Shares(shares) for shares in sorted(candidates, key=lambda shares: (least_margin(shares), shares)))
+    return Knob(name="split", values=ordered, put=put, says=lambda value: f"-ts {value}", floor=len(ordered) - 1)
+
+
+class Shares(tuple[float, ...]):
+    """Layers by card; as text, what `-ts` takes."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join(f"{share:g}" for share in self)
 
 
 def _climb(count: int, cards: int, score: "Callable[[tuple[float, ...]], int]") -> set[tuple[float, ...]]:

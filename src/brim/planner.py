@@ -183,19 +183,31 @@ class Solver:
         return found
 
     def nearest(self, trial: "Any", knobs: "Sequence[Knob]") -> "Answer | None":
-        """The nearest thing that fits, by knobs in order of what they cost the user: each alone, then one after another; None where nothing fits."""
-        for knob in knobs:
-            top = len(knob.values) if knob.now is None else knob.now
-            index = highest(lambda i, knob=knob: self.fits(knob.put(trial, knob.values[i])), top)  # type: ignore[misc]
+        """The nearest thing that fits, by knobs in order of what they cost the user: one alone, else as few of them together as will do; None where nothing fits.
+
+        Several together are then turned back up as far as they go, the one that costs most first.
+        """
+        downs = [knob.replace(values=knob.values[: len(knob.values) if knob.now is None else knob.now + 1], floor=0) for knob in knobs]
+        downs = [knob for knob in downs if len(knob.values) > 0]
+        for knob in downs:
+            index = highest(lambda i, knob=knob: self.fits(knob.put(trial, knob.values[i])), len(knob.values))  # type: ignore[misc]
             if index is not None:
                 return self._answer(knob.put(trial, knob.values[index]), (knob,), {knob.name: index}, ())
-        current, turned, chosen = trial, [], {}
-        for knob in knobs:
+        least, turned = trial, []
+        for knob in downs:
+            least = knob.put(least, knob.values[0])
             turned.append(knob)
-            top = len(knob.values) if knob.now is None else knob.now
-            index = highest(lambda i, knob=knob, base=current: self.fits(knob.put(base, knob.values[i])), top)  # type: ignore[misc]
-            chosen[knob.name] = index or 0
-            current = knob.put(current, knob.values[chosen[knob.name]])
-            if index is not None:
-                return self._answer(current, turned, chosen, ())
+            if len(turned) > 1 and self.fits(least):
+                found = self.solve(trial, turned[::-1])
+                moved = {
+                    knob.name: dict(found.chosen)[knob.name] for knob in turned if knob.now is None or dict(found.chosen)[knob.name] != str(knob.values[-1])
+                }
+                flags = tuple(
+                    text
+                    for knob in turned[::-1]
+                    if knob.name in moved
+                    for value in knob.values
+                    if str(value) == moved[knob.name] and (text := knob.says(value))
+                )
+                return found.replace(chosen=tuple((name, value) for name, value in found.chosen if name in moved), flags=flags, steps=())
         return None

@@ -1,6 +1,6 @@
 """One prediction: what was asked of which model, engine and devices, the plan, the verdict, and the nearest thing that fits."""
 
-from brim.engines.base import Plan
+from brim.engines.base import Part, Plan
 from brim.facts.device import Device
 from brim.facts.model import Checkpoint
 from brim.gate import CANNOT_TELL, DOES_NOT_FIT, FITS, Verdict, judge
@@ -16,7 +16,11 @@ CTX_STEP = 256  # llama.cpp rounds a context up to this many cells (src/llama-co
 
 
 class Prediction(Record):
-    """The answer of `brim fit`. `max_ctx` is the largest context that fits with everything else as asked, None where that is not known."""
+    """The answer of `brim fit`. `max_ctx` is the largest context that fits with everything else as asked, None where that is not known.
+
+    `grows` are parts beyond the start-up plan, from nothing to their limit; `defaults` say what the engine chose where the user said nothing; `unpriced` are words of
+    the command that were not priced.
+    """
 
     checkpoint: Checkpoint
     plan: Plan
@@ -26,6 +30,9 @@ class Prediction(Record):
     suggestions: tuple[str, ...]
     caveats: tuple[str, ...]
     bare: "Plan | None" = None  # the plan before this machine's calibration, where that changed it
+    grows: tuple[Part, ...] = ()
+    defaults: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -38,8 +45,17 @@ class Prediction(Record):
         return self.gate.reasons
 
 
-def predict(checkpoint: Checkpoint, price: "Callable[[int | None], Plan]", devices: tuple[Device, ...], caveats: tuple[str, ...]) -> Prediction:
-    """Judge the workload as asked, then look for the largest context that fits. `price(None)` prices what was asked, `price(n)` a context of n tokens."""
+def predict(
+    checkpoint: Checkpoint,
+    price: "Callable[[int | None], Plan]",
+    devices: tuple[Device, ...],
+    caveats: tuple[str, ...],
+    nearest: "Callable[[], tuple[str, ...]] | None" = None,
+) -> Prediction:
+    """Judge the workload as asked, then look for the largest context that fits. `price(None)` prices what was asked, `price(n)` a context of n tokens.
+
+    `nearest` says what would fit instead, where an engine has more knobs than its context.
+    """
     plan = price(None)
     gate = judge(plan, devices)
     most = checkpoint.metadata.get(f"{checkpoint.architecture}.context_length")
@@ -54,7 +70,7 @@ def predict(checkpoint: Checkpoint, price: "Callable[[int | None], Plan]", devic
         gate=gate,
         max_ctx=max_ctx,
         max_ctx_is_trained=trained,
-        suggestions=_suggest(gate, plan, max_ctx),
+        suggestions=_suggest(gate, plan, max_ctx) if nearest is None or gate.verdict == FITS or plan.missing else nearest(),
         caveats=caveats + plan.caveats,
     )
 

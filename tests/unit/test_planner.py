@@ -144,9 +144,10 @@ def test_the_nearest_thing_turns_the_cheapest_knob_first() -> None:
     other = Solver(cost, {"cpu": 250}).nearest(Trial(ctx=10, kind=3), knobs)
     assert other is not None
     assert (other.trial.ctx, other.trial.kind) == (10, 1)
-    both = Solver(lambda trial: plan_of({"cpu": 10 * trial.ctx + 100 * trial.kind}), {"cpu": 50}).nearest(Trial(ctx=10, kind=3), knobs)
+    both = Solver(lambda trial: plan_of({"cpu": 50 + 30 * trial.ctx + 100 * trial.kind}), {"cpu": 230}).nearest(Trial(ctx=10, kind=3), knobs)
     assert both is not None
     assert both.fits
+    assert (both.trial.ctx, both.trial.kind) == (2, 1)  # the costly knob is turned back up first, then the cheap one
     assert Solver(lambda _trial: plan_of({"cpu": 99}), {"cpu": 50}).nearest(Trial(), knobs) is None
 
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "fit": ("brim.cli.fit", "whether a model fits, with the arithmetic"),
     "inspect": ("brim.cli.inspect", "what is in a model, from its headers alone"),
     "preflight": ("brim.cli.preflight", "which ways to run and train a model fit a device"),
+    "solve": ("brim.cli.solve", "the largest workload that fits, and the engine's flags for it"),
     "run": ("brim.cli.run", "gate, launch and govern a command"),
     "profiles": ("brim.cli.profiles", "the profiles that --profile accepts by name"),
     "governor-report": ("brim.cli.governor_report", "whether a profile's runtime may start on the card, as JSON and Markdown"),

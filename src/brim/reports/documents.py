@@ -97,6 +97,9 @@ def prediction(answer: "Prediction") -> "dict[str, Any]":
         "max_ctx": answer.max_ctx,
         "missing": list(plan.missing),
         "suggestions": list(answer.suggestions),
+        "grows": [{"name": part.name, "device": part.device, "bytes": _span(part.bytes), "rule": part.rule, "source": part.source} for part in answer.grows],
+        "defaults": list(answer.defaults),
+        "unpriced": list(answer.unpriced),
         "caveats": list(answer.caveats),
     }
 

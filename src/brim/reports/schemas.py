@@ -282,8 +282,13 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "max_ctx": {"type": ["integer", "null"]},
             "missing": _TEXTS,
             "suggestions": _TEXTS,
+            "grows": {"type": "array", "items": _PART},
+            "defaults": _TEXTS,
+            "unpriced": _TEXTS,
             "caveats": _TEXTS,
+            "asked_engine": {"type": "object"},
         },
+        optional=("grows", "defaults", "unpriced", "asked_engine"),
     ),
     "run": _document(
         "brim.run/1",
@@ -499,6 +504,48 @@ SCHEMAS["solve-train"] = _document(
         "parts": {"type": "array", "items": _PART},
         "words": {"type": "object"},
         "suggestions": _TEXTS,
+        "caveats": _TEXTS,
+    },
+)
+
+_SOLVED = {
+    "type": "object",
+    "properties": {
+        "fits": {"type": "boolean"},
+        "chosen": {"type": "object", "additionalProperties": _TEXT},
+        "flags": _TEXTS,
+        "workload": {"type": "object"},
+        "margin_bytes": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "parts": {"type": "array", "items": _PART},
+        "steps": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "knob": _TEXT,
+                    "value": _TEXT,
+                    "upwards": {"type": "boolean"},
+                    "bytes_by_device": {"type": "object", "additionalProperties": {"type": "integer"}},
+                    "fits": {"type": "boolean"},
+                },
+                "required": ["knob", "value", "upwards", "bytes_by_device", "fits"],
+            },
+        },
+        "plans_priced": {"type": "integer", "minimum": 1},
+        "missing": _TEXTS,
+    },
+    "required": ["fits", "chosen", "flags", "workload", "margin_bytes", "parts", "steps", "plans_priced", "missing"],
+}
+SCHEMAS["solve"] = _document(
+    "brim.solve/1",
+    {
+        "verdict": _VERDICT,
+        "for": _TEXTS,
+        "model": {"type": "object"},
+        "engine": {"type": "object"},
+        "answer": _SOLVED,
+        "nearest": {"anyOf": [_SOLVED, {"type": "null"}]},
+        "devices": {"type": "array", "items": {"type": "object"}},
         "caveats": _TEXTS,
     },
 )

@@ -40,7 +40,7 @@ def prediction(answer: "Prediction", *, explain: bool) -> str:
     lines = [f"{_VERDICTS[answer.verdict]}: {checkpoint.name} ({checkpoint.architecture}) with {plan.engine} {plan.engine_version}"]
     lines.extend(f"  {reason}" for reason in answer.reasons)
     if plan.workload:
-        lines.append("  priced for: " + ", ".join(f"{key} {value}" for key, value in plan.workload.items()))
+        lines.append("  priced for: " + ", ".join(f"{key} {value}" for key, value in plan.workload.items() if value not in (None, [], "")))
     if plan.parts:
         rows: list[tuple[str, ...]] = [("part", "device", "bytes", "size")]
         rows.extend((part.name, part.device, str(part.bytes.likely), _bytes_cell(part.bytes)) for part in plan.parts)
@@ -53,6 +53,8 @@ def prediction(answer: "Prediction", *, explain: bool) -> str:
         trained = " (as trained; not looked beyond)" if answer.max_ctx_is_trained else ""
         lines.append(f"largest context that fits: {answer.max_ctx}{trained}" if answer.max_ctx else "largest context that fits: none")
     lines.extend(f"try: {item}" for item in answer.suggestions)
+    lines.extend(f"default: {item}" for item in answer.defaults)
+    lines.extend(f"not priced: {item}" for item in answer.unpriced)
     lines.extend(f"note: {item}" for item in answer.caveats)
     return "\n".join([*lines, f"note: {CAVEAT}"])
 

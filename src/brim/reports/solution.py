@@ -1,0 +1,107 @@
+"""The answer of the solver as a document and for a terminal: values in, characters out; no number is computed here."""
+
+from brim.budget import CAVEAT, sentence
+from brim.reports.text import table
+from brim.units import format_bytes
+from brim.values import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from brim.asking import Solution
+    from brim.planner import Answer, Step
+
+
+def document(found: "Solution") -> "dict[str, Any]":
+    """`brim.solve/1`."""
+    checkpoint, answer = found.checkpoint, found.answer
+    return {
+        "schema": "brim.solve/1",
+        "verdict": found.verdict,
+        "for": list(found.wanted),
+        "model": {"architecture": checkpoint.architecture, "name": checkpoint.name, "file_bytes": checkpoint.file_bytes, "source": checkpoint.source},
+        "engine": {"name": answer.plan.engine, "version": answer.plan.engine_version},
+        "answer": _answer(answer),
+        "nearest": None if found.nearest is None else _answer(found.nearest),
+        "devices": [
+            {
+                "id": device.id,
+                "usable_bytes": plain(device.budget.usable_bytes),
+                "total_bytes": plain(device.budget.total_bytes),
+                "says": sentence(device.budget),
+            }
+            for device in found.devices
+        ],
+        "caveats": list(found.caveats),
+    }
+
+
+def _answer(answer: "Answer") -> "dict[str, Any]":
+    plan = answer.plan
+    return {
+        "fits": answer.fits,
+        "chosen": dict(answer.chosen),
+        "flags": list(answer.flags),
+        "workload": plain(plan.workload),
+        "margin_bytes": dict(answer.margins),
+        "parts": [
+            {
+                "name": part.name,
+                "device": part.device,
+                "bytes": {"low": part.bytes.low, "likely": part.bytes.likely, "high": part.bytes.high},
+                "rule": part.rule,
+                "source": part.source,
+            }
+            for part in plan.parts
+        ],
+        "steps": [
+            {"knob": step.knob, "value": step.value, "upwards": step.upwards, "bytes_by_device": dict(step.bytes_by_device), "fits": step.fits}
+            for step in answer.steps
+        ],
+        "plans_priced": answer.priced,
+        "missing": list(answer.missing),
+    }
+
+
+def _signed(count: int) -> str:
+    return ("+" if count > 0 else "") + format_bytes(count)
+
+
+def _step(step: "Step") -> tuple[str, ...]:
+    cost = ", ".join(f"{_signed(count)} on {device}" for device, count in step.bytes_by_device.items() if count) or "nothing"
+    return (f"{step.knob} {step.value}", "costs" if step.upwards else "saves", cost, "" if step.fits else "does not fit")
+
+
+def _told(answer: "Answer") -> list[str]:
+    lines = ["  " + ", ".join(f"{knob} {value}" for knob, value in answer.chosen)]
+    if answer.flags:
+        lines.append(f"  flags: {' '.join(answer.flags)}")
+    lines.extend(
+        f"  {device}: {format_bytes(margin)} left" if margin >= 0 else f"  {device}: short by {format_bytes(-margin)}"
+        for device, margin in answer.margins.items()
+    )
+    return lines
+
+
+def terminal(found: "Solution", *, explain: bool) -> str:
+    """The answer, the flags to paste, what is left, what the next step of each knob costs or saves, and where nothing fits the nearest thing that does."""
+    answer, checkpoint = found.answer, found.checkpoint
+    head = {"fits": "FITS", "does_not_fit": "DOES NOT FIT", "cannot_tell": "CANNOT TELL"}[found.verdict]
+    lines = [
+        f"{head}: the largest {', then '.join(found.wanted)} of {checkpoint.name} ({checkpoint.architecture}) with {answer.plan.engine} {answer.plan.engine_version}"
+    ]
+    lines.extend(f"  not priced: {item}" for item in answer.missing)
+    if not answer.missing:
+        lines.extend(_told(answer))
+    if answer.steps:
+        lines.extend(["", "one step further:", *("  " + row for row in table([_step(step) for step in answer.steps]))])
+    if found.nearest is not None:
+        lines.extend(["", "the nearest thing that fits:", *_told(found.nearest)])
+    elif not answer.fits and not answer.missing:
+        lines.extend(["", "nothing that brim can turn makes it fit: a larger device, or another model"])
+    if explain:
+        lines.extend(["", *(f"{part.name} on {part.device}: {part.rule}\n    [{part.source}]" for part in answer.plan.parts)])
+    lines.extend(["", *(sentence(device.budget) for device in found.devices)])
+    lines.extend(f"note: {item}" for item in found.caveats)
+    return "\n".join([*lines, f"note: {CAVEAT}"])
