@@ -12,7 +12,9 @@ import time
 import jsonschema
 import pytest
 
+from brim.actions.child import Child
 from brim.journal import store
+from brim.probes.process import ProcessProbe
 from brim.reports.schemas import SCHEMAS
 from tests.conftest import ROOT
 
@@ -92,6 +94,22 @@ def test_streams_pass_through_and_are_kept(tmp_path) -> None:
     assert done.stdout == "out hello\n"
     assert "err hello\n" in done.stderr
     assert sorted((tmp_path / "run" / "engine.log").read_text().split("\n")) == ["", "err hello", "out hello"]
+
+
+def test_many_open_files_do_not_keep_a_job_from_starting(tmp_path) -> None:
+    """The pipe that holds the job may get a number of two digits, which dash cannot name: the job starts all the same, and inherits none of our files."""
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
+    try:
+        child = Child(
+            ["/bin/sh", "-c", "ls /proc/self/fd | tr '\\n' ' '"], ProcessProbe(), env=dict(os.environ), cwd=str(tmp_path), log_path=str(tmp_path / "log")
+        )
+        child.release()
+        assert child.wait(5_000_000_000) == 0
+        child.close()
+    finally:
+        for fd in held:
+            os.close(fd)
+    assert (tmp_path / "log").read_text().split() == ["0", "1", "2", "3"], "3 is the folder that ls itself reads"
 
 
 def test_a_run_folder_is_used_once(tmp_path) -> None:

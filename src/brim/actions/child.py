@@ -17,14 +17,12 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import BinaryIO
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import IO, BinaryIO
 
     from brim.seams import ProcessProbe
 
 _HOLD = 'read -r _ <&{fd} || exit 125; exec "$@" {fd}<&-'
-# dash knows descriptors of one digit only; where those are taken (a vendor library opens many), the pipe is opened by name, and its idle end stays with the job.
-_HOLD_HIGH = 'read -r _ </dev/fd/{fd} || exit 125; exec "$@"'
 _COPY_BYTES = 1 << 16
 # What engines write when their load is over: llama-server (tools/server/server.cpp), uvicorn under vLLM and SGLang, Ollama.
 READY = (b"server is listening", b"all slots are idle", b"Application startup complete", b"Uvicorn running on", b"The server is fired up", b"Listening on ")
@@ -44,8 +42,12 @@ class Child:
         out = None if log_path is None or os.isatty(1) else subprocess.PIPE
         err = None if log_path is None or os.isatty(2) else subprocess.PIPE
         try:
-            shell = ["/bin/sh", "-c", (_HOLD if reader < 10 else _HOLD_HIGH).format(fd=reader), "brim-hold", *command]
-            self._process = subprocess.Popen(shell, stdout=out, stderr=err, env=dict(env), cwd=cwd, process_group=0, pass_fds=(reader,))
+            held, move = _shell_fd(reader)
+            shell = ["/bin/sh", "-c", _HOLD.format(fd=held), "brim-hold", *command]
+            self._process = subprocess.Popen(
+                shell, stdout=out, stderr=err, env=dict(env), cwd=cwd, process_group=0, pass_fds=(held,),
+                preexec_fn=move,  # noqa: PLW1509 — one system call, see _shell_fd
+            )  # fmt: skip
         except OSError as fault:
             os.close(self._release)
             raise Unreadable(f"{fault.filename or cwd}: the command cannot be started there: {fault.strerror}") from None
@@ -57,14 +59,16 @@ class Child:
         self._ready = threading.Event()
         self._known: set[int] = set()
         self._subreaper = _adopt_orphans()
+        self._files: list[BinaryIO | IO[bytes]] = []
         self._copiers = self._tee(log_path)
 
     def _tee(self, log_path: str | None) -> list[threading.Thread]:
         if log_path is None:
             return []
-        log = open(log_path, "ab", buffering=0)  # noqa: SIM115 — closed by the last copier
+        log = open(log_path, "ab", buffering=0)  # noqa: SIM115 — closed by close()
         pairs = [(stream, fd) for stream, fd in ((self._process.stdout, 1), (self._process.stderr, 2)) if stream is not None]
         copiers = [threading.Thread(target=_copy, args=(stream, fd, log, self._ready), name=f"brim-tee-{fd}", daemon=True) for stream, fd in pairs]
+        self._files = [log, *(stream for stream, _ in pairs)]
         for copier in copiers:
             copier.start()
         return copiers
@@ -152,6 +156,9 @@ class Child:
             self._release = -1
         for copier in self._copiers:
             copier.join(1.0)
+        if not any(copier.is_alive() for copier in self._copiers):  # else a copier still reads: its files end with us
+            for file in self._files:
+                file.close()
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -165,6 +172,17 @@ def _adopt_orphans() -> bool:
         return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
+
+
+def _shell_fd(reader: int) -> "tuple[int, Callable[[], object] | None]":
+    """The number under which the shell finds the pipe, and what moves it there.
+
+    A POSIX shell need not understand descriptors of two digits (dash does not), and we may have many files open. The pipe got the lowest free number, so where
+    that has two digits all of 3 to 9 are ours already: in the child, where ours are closed anyway, the pipe takes the place of one of them.
+    """
+    if reader < 10:
+        return reader, None
+    return 9, lambda: os.dup2(reader, 9)
 
 
 def _copy(stream: "BinaryIO", fd: int, log: "BinaryIO", ready: threading.Event) -> None:
