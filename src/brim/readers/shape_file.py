@@ -19,6 +19,7 @@ MAX_DIMS = 64
 _MOST = (1 << 63) - 1
 _KEPT_STRINGS = 64
 _ARCHITECTURE = "general.architecture"
+_NAMELESS = ("onnx", "torch", "safetensors", "mlx", "peft")  # forms whose files need not say what they are
 
 
 def looks_like(document: object) -> bool:
@@ -43,7 +44,9 @@ def parse(name: str, document: "dict[str, Any]") -> Checkpoint:
             f"{name}: has no tensor directory; the weights are {weights} bytes by its own word" if weights else f"{name}: says nothing about its weights"
         )
     architecture = config.get("model_type") if isinstance(config, dict) else metadata.get(_ARCHITECTURE)
-    if not isinstance(architecture, str) or not architecture:
+    if (not isinstance(architecture, str) or not architecture) and document.get("form") in _NAMELESS:
+        architecture = ""
+    if not isinstance(architecture, str) or not (architecture or document.get("form") in _NAMELESS):
         raise BadHeader(f"{name}: {'config.model_type' if isinstance(config, dict) else 'metadata.' + _ARCHITECTURE} is missing or no string")
     return Checkpoint(
         form="shape",
@@ -69,7 +72,7 @@ def compose(checkpoint: Checkpoint) -> "dict[str, Any]":
         "form": checkpoint.form,
         "role": checkpoint.role,
         "file_type": checkpoint.quantisation,
-        "config" if hugging else "metadata": words | ({"model_type": checkpoint.architecture} if hugging and "model_type" not in words else {}),
+        "config" if hugging else "metadata": words | ({"model_type": checkpoint.architecture} if hugging and checkpoint.architecture and "model_type" not in words else {}),
         "weights_bytes": sum(tensor.stored_bytes for tensor in checkpoint.tensors),
         "file_bytes": checkpoint.file_bytes,
         "tensors": [_row(tensor) for tensor in checkpoint.tensors],
