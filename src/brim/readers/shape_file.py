@@ -67,12 +67,14 @@ def compose(checkpoint: Checkpoint) -> "dict[str, Any]":
     """The shape file of a checkpoint as a JSON-able document."""
     words = {key: value for key, value in checkpoint.metadata.items() if _portable(value)}
     hugging = _ARCHITECTURE not in checkpoint.metadata
+    if hugging and checkpoint.architecture:
+        words.setdefault("model_type", checkpoint.architecture)
     return {
         "name": checkpoint.name,
         "form": checkpoint.form,
         "role": checkpoint.role,
         "file_type": checkpoint.quantisation,
-        "config" if hugging else "metadata": words | ({"model_type": checkpoint.architecture} if hugging and checkpoint.architecture and "model_type" not in words else {}),
+        "config" if hugging else "metadata": words,
         "weights_bytes": sum(tensor.stored_bytes for tensor in checkpoint.tensors),
         "file_bytes": checkpoint.file_bytes,
         "tensors": [_row(tensor) for tensor in checkpoint.tensors],
