@@ -128,16 +128,7 @@ def scan(source: "Source") -> Part:
             _graph(wire, part, start, end, 0)
     if graphs != 1:
         raise NotACheckpoint(f"{source.name}: is no ONNX model ({graphs} graphs where one is due)")
-    _check_names(part)
     return part
-
-
-def _check_names(part: Part) -> None:
-    seen: set[str] = set()
-    for tensor in part.tensors:
-        if tensor.name and tensor.name in seen:
-            raise BadTensor(f"{part.name}: initialiser {tensor.name[:200]!r} stands twice")
-        seen.add(tensor.name)
 
 
 def _graph(wire: _Wire, part: Part, at: int, end: int, depth: int) -> None:
@@ -145,12 +136,17 @@ def _graph(wire: _Wire, part: Part, at: int, end: int, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise BadHeader(f"{part.name}: graphs are nested deeper than {MAX_DEPTH} levels")
     logical: dict[str, int] = {}
+    own: set[str] = set()  # a name is unique in its graph only: subgraphs may carry the same initialiser again
     first = len(part.tensors)
     for field, kind, start, stop in wire.fields(at, end):
         if kind != 2:
             continue
         if field == 5:
             _tensor(wire, part, start, stop)
+            name = part.tensors[-1].name
+            if name in own and name:
+                raise BadTensor(f"{part.name}: initialiser {name[:200]!r} stands twice in one graph")
+            own.add(name)
         elif field == 15:  # SparseTensorProto: values = 1, indices = 2
             for inner, inner_kind, inner_start, inner_stop in wire.fields(start, stop):
                 if inner in (1, 2) and inner_kind == 2:
