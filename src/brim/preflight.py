@@ -186,7 +186,7 @@ def _training(census: "Census", usable: int | None, batch: int, seq: int, device
         ),
         _trained(
             census, usable, full.replace(precision="mixed", offload="optimizer"), "full fine-tune, Adam offloaded to the host",
-            f"{p} × 4 bytes on the card (weights 2, gradients 2)", "--train full --precision mixed --offload optimizer", device,
+            f"{p} × 2 bytes on the card (16-bit weights; gradients leave by buckets; 16 bytes a parameter on the host)", "--train full --precision mixed --offload optimizer", device,
         ),
         _trained(census, usable, full.replace(method="lora", base="bf16"), "LoRA, 16-bit base", f"{p} × 2 bytes and the adapter", "--train lora --base bf16", device),
         _trained(

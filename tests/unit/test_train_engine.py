@@ -169,3 +169,14 @@ def test_the_engine_divides_mixed_states_as_the_zero_paper_does(stage):
     states = sum(part.bytes.likely for part in plan.parts if part.device == "cuda:0" and part.name in ("weights", "master_weights", "optimizer_state"))
     gradients = 2 * census.elements if stage < 2 else -(-2 * census.elements // ranks)
     assert states + gradients - zero_states_bytes(census.elements, stage, ranks) in range(4)
+
+
+def test_offloaded_gradients_leave_the_card():
+    """ZeRO-2 with the optimiser on the host leaves two bytes a parameter and the bucket on the card, as DeepSpeed's own estimator says; the host gets 16 a parameter."""
+    census = llama()
+    plan = price(census, TrainWorkload(sharding="zero2", ranks=2, precision="mixed", offload="optimizer", seq=8))
+    parts = {part.name: part.bytes.likely for part in plan.parts if part.device == "cuda:0"}
+    assert parts["weights"] == 2 * census.elements
+    assert not {"gradients", "master_weights", "optimizer_state"} & set(parts)
+    host = next(part.bytes.likely for part in plan.parts if part.device == "cpu" and part.name == "optimizer_state")
+    assert host - 16 * census.elements in range(-4, 8)

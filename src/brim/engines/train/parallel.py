@@ -18,13 +18,13 @@ LIVE_ELEMENTS = 1_000_000_000
 
 
 class Share:
-    """One rank's part, in bytes. `gradient_ranks` divides the gradients; `communication` is a span; `host` what offloading puts on one node's host."""
+    """One rank's part, in bytes. `gradient_ranks` divides the gradients, and `gradients_leave` tells that they go to the host bucket by bucket; `communication` is a span; `host` what offloading puts on one node's host."""
 
-    __slots__ = ("adapter", "communication", "gradient_ranks", "host", "master", "optimizer", "rule", "weights")
+    __slots__ = ("adapter", "communication", "gradient_ranks", "gradients_leave", "host", "master", "optimizer", "rule", "weights")
 
     def __init__(self, states: "States", optimizer: int) -> None:
         self.weights, self.master, self.adapter, self.optimizer = states.weights, states.master, states.adapter, optimizer
-        self.gradient_ranks, self.host = 1, 0
+        self.gradient_ranks, self.host, self.gradients_leave = 1, 0, False
         self.communication: Span = NOTHING
         self.rule = ""
 
@@ -69,12 +69,15 @@ def share(census: "Census", states: "States", gradients: int, optimizer: int, w:
         gathered = narrow * (whole + 2 * learns)
         out.communication = Span(low=narrow * (layer + root), likely=gathered, high=gathered + narrow * layer)
         out.rule = f"gathered {whole} elements and two layers' gradients, {narrow} bytes each"
-    _offload(out, w, n)
+    _offload(out, states, w, n)
     return out
 
 
-def _offload(out: Share, w: "TrainWorkload", ranks: int) -> None:
-    """Move optimiser state (and with `all` the weights too) to the host; `nvme` leaves only pinned buffers there."""
+def _offload(out: Share, states: "States", w: "TrainWorkload", ranks: int) -> None:
+    """Move optimiser state (and with `all` the weights too) to the host; `nvme` leaves only pinned buffers there.
+
+    Where DeepSpeed or FSDP does it, gradients leave the card too as soon as they are reduced, and are fp32 on the host (16 bytes a parameter there in all).
+    """
     if w.offload == "none":
         return
     moved = out.optimizer + out.master
@@ -82,6 +85,12 @@ def _offload(out: Share, w: "TrainWorkload", ranks: int) -> None:
     if w.offload in ("all", "nvme"):
         moved += out.weights
         out.weights = 0
+    out.gradients_leave = w.precision == "mixed" or w.sharding in ("zero2", "zero3") or w.sharding.startswith("fsdp")
+    if out.gradients_leave:
+        moved += _part(4 * states.trainable, ranks)
+        bucket = w.bucket_bytes or min(states.trainable, BUCKET_ELEMENTS) * 2
+        if not out.communication.high:
+            out.communication, out.rule = exactly(bucket), f"gradients leave by a bucket of {bucket}"
     out.host = 0 if w.offload == "nvme" else moved * min(ranks, max(1, w.ranks // w.nodes))
 
 

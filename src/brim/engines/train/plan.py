@@ -61,7 +61,8 @@ class _Facts:
 
     def at(self, moment: Moment) -> int:
         """What comes and goes at a moment on this rank."""
-        less = moment.activations * (1000 - costs.COMPILED_PER_MILLE[1]) // 1000 if self.w.compiled else 0
+        leaves = -(-moment.gradients // self.share.gradient_ranks) if self.share.gradients_leave else 0
+        less = leaves + (moment.activations * (1000 - costs.COMPILED_PER_MILLE[1]) // 1000 if self.w.compiled else 0)
         return moment.weighed(self.share.gradient_ranks) - less + (self.temp if moment.name == "optimizer" else 0)
 
     def peaks(self) -> "dict[str, int]":
@@ -73,6 +74,8 @@ class _Facts:
 
     def gradients_at(self, moment: Moment) -> int:
         """This rank's gradients at a moment."""
+        if self.share.gradients_leave:
+            return 0
         return -(-moment.gradients // self.share.gradient_ranks)
 
 
