@@ -198,6 +198,7 @@ def _make_page(limits: "Limits", extras: Extras, clock: "Clock") -> "Page | None
     stale = max(5_000_000_000, 5 * limits.poll_ns)
     for folder in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", "/tmp"):  # noqa: S108 - the page is made with O_EXCL semantics by rename, mode 0600
         if folder and os.path.isdir(folder):
+            _sweep(folder)
             path = f"{folder}/brim-{os.getuid()}-{os.getpid()}-{time.monotonic_ns():x}.control"
             try:
                 page = control.Page.create(path, stale_after_ns=stale, die_with_me=limits.die_with_me, resumed_from=max(extras.resume_step, 0))
@@ -206,6 +207,22 @@ def _make_page(limits: "Limits", extras: Extras, clock: "Clock") -> "Page | None
             page.beat(clock.now_ns())
             return page
     return None
+
+
+def _sweep(folder: str) -> None:
+    """Take away pages whose governor and job are both gone (a governor that was killed leaves its page to the job)."""
+    for entry in os.listdir(folder):
+        if not (entry.startswith(f"brim-{os.getuid()}-") and entry.endswith(".control")):
+            continue
+        try:
+            page = control.Page(f"{folder}/{entry}")
+        except (OSError, ValueError):
+            continue
+        pids = page.words[control.W_GOVERNOR_PID], page.words[control.W_JOB_PID]
+        if not any(pid and os.path.exists(f"/proc/{pid}") for pid in pids):
+            _put_away(page)
+        else:
+            page.close()
 
 
 def _put_away(page: "Page") -> None:

@@ -288,6 +288,17 @@ def test_a_declared_load_raises_no_forecast(held_back):
     assert [entry for entry in drive.log if entry[0] != "notify"] == []
 
 
+@pytest.mark.parametrize("rate", [GIB // 8, 3 * GIB])
+def test_what_was_seen_while_loading_is_no_leak_afterwards(rate):
+    """A load that ends near the floor, then training at a steady level: the slope of the load is forgotten with its end."""
+    drive = Drive(LIMITS.replace(throttle_margin_bytes=MIB)).look()
+    drive.words = drive.words.replace(phase="loading")
+    fill(drive, rate, GIB + 256 * MIB)
+    drive.words = drive.words.replace(phase="training")
+    drive.steady(20, every=0.1)
+    assert [entry for entry in drive.log if entry[0] != "notify"] == []
+
+
 def test_a_silent_jobs_load_raises_no_forecast():
     """A job that says nothing is believed to load until its memory was once flat."""
     drive = Drive(PLAIN.replace(throttle_margin_bytes=MIB, checkpoint_signal=10), listens=False).look()

@@ -18,6 +18,7 @@ class Group:
         self._made: list[str] = []
         for kind, parent in self._parents():
             path = f"{parent}/{name}"
+            _sweep(parent)
             try:
                 os.mkdir(path)
             except OSError as fault:
@@ -107,6 +108,16 @@ class Group:
                 left.append(path)
         self._made = left
         return ", ".join(left)
+
+
+def _sweep(parent: str) -> None:
+    """Take away empty groups of governors that were killed (`brim-PID-…` whose PID is gone); one that still holds a process cannot be removed, and stays."""
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(parent):
+            words = entry.split("-")
+            if len(words) == 3 and words[0] == "brim" and words[1].isdigit() and not os.path.exists(f"/proc/{words[1]}"):
+                with contextlib.suppress(OSError):
+                    os.rmdir(f"{parent}/{entry}")
 
 
 def _write(path: str, text: str) -> bool:

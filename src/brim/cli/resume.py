@@ -3,7 +3,7 @@
 import os
 import sys
 
-from brim import again
+from brim import again, api
 from brim.cli import limits as bounds
 from brim.cli.run import announce, watchers
 from brim.cli.words import Parser, count, emit, split_command, time
@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
         run_dir=asked.run_dir,
         force=asked.force,
         extras=announce(asked),
+        probe=api.machine(readings=asked.readings, wake=True),
     )
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:

@@ -37,6 +37,7 @@ def watchers(parser: Parser) -> None:
     parser.add_argument("--notify-command", metavar="CMD", help="run this for every notice, the notice as its last argument (a word, or a quoted command line)")
     parser.add_argument("--notify-webhook", metavar="URL", help="POST every notice there as JSON")
     parser.add_argument("--run-dir", metavar="DIR", help="the run folder (default: a new one in the state folder)")
+    parser.add_argument("--readings", metavar="FILE", help="a script of readings in place of the probes (a rehearsal; also BRIM_READINGS)")
     parser.add_argument("--force", action="store_true", help="start although the gate refuses; the limits stay enforced")
     parser.add_argument("--json", action="store_true", help="print brim.run/1 at the end")
 
@@ -53,7 +54,8 @@ def main(argv: list[str]) -> int:
     if asked.dry_run:
         print("\n".join(text.ladder(limits)), file=sys.stderr)
         return 0
-    result = api.run(command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=announce(asked))
+    eyes = api.machine(readings=asked.readings, wake=True)
+    result = api.run(command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, probe=eyes, extras=announce(asked))
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:
         emit(result.report)

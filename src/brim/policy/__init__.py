@@ -118,8 +118,8 @@ def _of_device(limits: Limits, state: State, look: Look, device: "Device", track
     if isinstance(free, int):
         room = free - signals.floor_of(limits)
         trend = trends.get(device.id) or Trend(device=device.id, first_room=room)
-        trends[device.id] = trend = forecast.follow(limits, trend.replace(first_room=max(trend.first_room, room)), free, now)
-        found.append(forecast.judge(limits, state, look, trend, free))
+        trends[device.id] = trend = forecast.arm(look, forecast.follow(limits, trend.replace(first_room=max(trend.first_room, room)), free, now), now)
+        found.append(forecast.judge(limits, state, trend, free))
     own = look.reading.host.cpu_temperature_c if device.backend == "cpu" and isinstance(device.temperature_c, Missing) else device.temperature_c
     others = len([other for other in look.reading.devices if limits.governs(other.id)]) > 1
     for label, value in (("temperature", own), ("memory_temperature", device.memory_temperature_c)):

@@ -67,15 +67,12 @@ def _until(room: int, rate: int) -> int:
     return int(room / rate * 1e9) if rate > 0 else -1
 
 
-def armed(look: Look, trend: Trend, free: int, floor: int) -> bool:
-    """Say whether a forecast may be believed now: the load is over, and at least half of the room at the start is used."""
+def arm(look: Look, trend: Trend, now: int) -> Trend:
+    """Note since when a forecast may be believed: since the load was over. What was seen while the job loaded says nothing about how it runs."""
     words = look.words
-    if words is not None and words.phase in LOADING:
-        return False
     speaks = words is not None and (words.step > 0 or words.phase != "")
-    if not (speaks or look.ready or trend.settled):
-        return False
-    return (free - floor) * 2 <= max(trend.first_room, 0)
+    loads = (words is not None and words.phase in LOADING) or not (speaks or look.ready or trend.settled)
+    return trend.replace(armed_ns=-1 if loads else trend.armed_ns if trend.armed_ns >= 0 else now)
 
 
 def horizon_ns(limits: Limits, state: State) -> int:
@@ -83,12 +80,14 @@ def horizon_ns(limits: Limits, state: State) -> int:
     return (state.checkpoint_ns or limits.checkpoint_time_ns) + limits.confirmations * min(limits.poll_ns, 200_000_000) + limits.reserve_ns
 
 
-def judge(limits: Limits, state: State, look: Look, trend: Trend, free: int) -> Signal:
+def judge(limits: Limits, state: State, trend: Trend, free: int) -> Signal:
     """Turn a trend into a signal: throttle where the floor comes within the horizon."""
-    near = armed(look, trend, free, floor_of(limits)) and 0 <= trend.to_floor_ns < horizon_ns(limits, state) and trend.rate > 0
+    rate = _slope(tuple(pair for pair in trend.samples if pair[0] >= trend.armed_ns)) if trend.armed_ns >= 0 else 0
+    room = free - floor_of(limits)
+    left = _until(room, rate)
+    near = rate > 0 and room * 2 <= max(trend.first_room, 0) and 0 <= left < horizon_ns(limits, state)
     why = f"{trend.device}: nothing grows"
-    if trend.rate:
-        floor, horizon = format_ns(max(trend.to_floor_ns, 0)), format_ns(horizon_ns(limits, state))
-        why = f"{trend.device} fills at {format_bytes(trend.rate)}/s, floor in {floor}, horizon {horizon}"
+    if rate:
+        why = f"{trend.device} fills at {format_bytes(rate)}/s, floor in {format_ns(max(left, 0))}, horizon {format_ns(horizon_ns(limits, state))}"
     level = THROTTLE if near else RUN
     return Signal(name=f"forecast:{trend.device}", kind=FORECAST, device=trend.device, level=level, relaxed=level, why=why, confirm=limits.confirmations)

@@ -86,7 +86,7 @@ class Trend(Record):
     samples: tuple[tuple[int, int], ...] = ()
     settled: bool = False
     flat_since_ns: int = -1
-    hits: int = 0
+    armed_ns: int = -1
     rate: int = 0
     to_floor_ns: int = -1
     to_zero_ns: int = -1

@@ -1,0 +1,1 @@
+"""Speaks to foreign systems using only the public face; each is imported on use."""
