@@ -55,7 +55,7 @@ def test_heat_at_the_ceiling_saves_and_stops():
     assert drive.did == ["stop:asked"]
     drive.answer().look(0.1)
     assert drive.did == []
-    drive.look(2.0)
+    drive.look(10.0)
     assert drive.did == ["stop:terminating"]
 
 
@@ -101,7 +101,7 @@ def test_below_the_floor_a_job_that_listens_is_asked_to_save_and_stop():
     drive = Drive().look().look(free=900 * MIB)
     assert drive.did == ["stop:asked"]
     assert drive.state.halt.cause == "memory"
-    drive.answer().look(0.1).look(2.0, others=3)
+    drive.answer().look(0.1).look(10.0, others=3)
     assert drive.state.halt.stage == TERMINATING
     drive.look(10.0)
     assert drive.did == ["stop:workers"]

@@ -23,7 +23,7 @@ from brim.policy.states import (
 )
 
 # A job that answered is given this long to end by itself; one that never looked is signalled after the other.
-LINGER_NS, UNSEEN_NS, REKILL_NS = 2_000_000_000, 3_000_000_000, 500_000_000
+LINGER_NS, UNSEEN_NS, REKILL_NS = 10_000_000_000, 3_000_000_000, 500_000_000
 # How long before the budget is gone the grace ends: one look at the fastest pace.
 LAST_LOOK_NS = 40_000_000
 
