@@ -86,7 +86,7 @@ def reserved():
     found = _load("llamacpp_reserved.json.gz")
     for name, model in found["models"].items():
         made = checkpoint_of("models", name)
-        for run, compute, memory in zip(found["runs"], model["reserved"], model["memory"], strict=True):
+        for run, compute, memory in zip(model.get("runs", found["runs"]), model["reserved"], model["memory"], strict=True):
             if compute is not None:
                 ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, embeddings = run
                 yield (

@@ -6,7 +6,7 @@ Each mirrors the order of operations of one function of src/llama-graph.cpp, lla
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.caches import Cache, Memory
-from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, Context
+from brim.engines.llama_cpp.context import Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
 from brim.engines.llama_cpp.tensor import STATE, WEIGHTS, Graph, T
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -57,6 +57,7 @@ class Builder:
         self.state_tail: T | None = None
         self.temperature: T | None = None
         self.inputs: T | None = None
+        self.hidden: T | None = None
         self.positions: T = g.given("I32", tokens * hp.positions)
 
     # ---- weights and stores
@@ -114,46 +115,6 @@ class Builder:
         self.graph.expand(t)
 
     # ---- inputs
-
-    def embed(self, *, scaled_rows: bool = False) -> T:
-        """Token rows, embedding rows and (from b11434) a mix of both, all built whatever the batch holds (`build_inp_embd`)."""
-        hp = self.hp
-        table = self.weight("token_embd.weight")
-        if table is None:
-            raise Wanting("the file has no token_embd.weight")
-        wide = hp.width * (1 + hp.deepstack)
-        tokens = g.given("I32", self.tokens)
-        embedded = g.given("F32", wide, self.tokens)
-        cur = self._rows(table, tokens, wide)
-        self.expand(cur)
-        if self.context.version >= EMBEDDING_INPUT:
-            self.expand(embedded)
-        if hp.mixed and self.context.version >= MIXED_INPUT:
-            mixed_tokens, slots = g.given("I32", self.tokens), g.given("I64", self.tokens)
-            mixed = g.given("F32", wide, self.tokens)
-            self.expand(g.set_rows(g.dup(mixed), self._rows(table, mixed_tokens, wide), slots))
-        if hp.deepstack:
-            cur = g.view(cur, (hp.width, self.tokens), (4 * wide,))
-        self.inputs = cur
-        scaled = bool(hp.get("embedding_scale"))
-        if hp.deepstack and (scaled or scaled_rows):
-            cur = g.cont(cur)
-        if scaled and not hp.deepstack:
-            cur = g.scale(cur)
-        if scaled_rows or (scaled and hp.deepstack):
-            cur = g.mul(cur, g.given("F32", 1, self.tokens))
-        self.expand(cur)
-        return cur
-
-    def _rows(self, table: T, tokens: T, wide: int) -> T:
-        """The embeddings of tokens, padded where a picture's rows bring more to the first layers."""
-        found = g.get_rows(table, tokens)
-        return found if wide == found.ne[0] else g.pad(found, wide - found.ne[0])
-
-    def deep_rows(self, index: int) -> T:
-        """The `index`th extra part of each input row (deepstack), 0 the embedding itself."""
-        assert self.inputs is not None
-        return g.view(self.inputs, (self.hp.width, self.tokens), (g.strides(self.inputs)[1],), 4 * index * self.hp.width)
 
     def output_ids(self) -> T:
         """The rows whose logits are wanted."""
@@ -221,10 +182,18 @@ class Builder:
         """Output norm, output matrix, what comes behind it, and the end of the graph."""
         if normed:
             cur = self.norm(cur, self.weight("output_norm.weight"), self.weight("output_norm.bias"), -1, kind)
+        self.hidden = cur
         cur.output = True  # `t_embd` stays alive whether embeddings are asked for or not
         cur = self.logits(cur)
         if head is not None:
             cur = head(cur)
+        cur.output = True
+        self.expand(cur)
+        return cur
+
+    def finish_hidden(self, cur: T) -> T:
+        """The end of a graph that has no logits."""
+        self.hidden = cur
         cur.output = True
         self.expand(cur)
         return cur

@@ -31,6 +31,7 @@ class Context:
         "load_mtp",
         "op_offload",
         "outputs",
+        "pooling",
         "program",
         "rollback",
         "sequence_tokens",
@@ -57,6 +58,8 @@ class Context:
         self.sequences = max(1, slots)
         self.unified = bool(unified)
         self.embeddings = bool(workload.embeddings)
+        named = dict(enumerate(("none", "mean", "cls", "last", "rank")))
+        self.pooling = getattr(workload, "pooling", None) or named.get(int(hp.get("pooling_type", 0)), "none")
         self.rollback = int(getattr(workload, "rollback_rows", None) or 0) if hp.rollback else 0
         self.load_mtp = bool(getattr(workload, "load_mtp", False))
         self.kv_offload = workload.kv_offload is not False

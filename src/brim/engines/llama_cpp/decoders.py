@@ -5,6 +5,7 @@ Source: the graph functions of src/models/*.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.ends import deep_rows, embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.styles import STYLES, Style
 from brim.engines.llama_cpp.tensor import T
@@ -119,7 +120,7 @@ def feed_forward(b: Builder, style: Style, il: int, cur: T, logits: "T | None" =
 def decoder(b: Builder, style: Style) -> T:
     """The whole graph of a plain decoder; the node that ends it."""
     hp = b.hp
-    cur = b.embed(scaled_rows=style.embed == "rows")
+    cur = embed(b, scaled_rows=style.embed == "rows")
     if style.embed == "scale" or (style.embed == "default" and not hp.get("embedding_scale")):
         cur = g.scale(cur)
     cur = _tables(b, cur)
@@ -130,10 +131,10 @@ def decoder(b: Builder, style: Style) -> T:
     mapped = hp.get("deepstack_mapping")
     for il in b.walk:
         if mapped and il and int(mapped[il]) >= 0:
-            cur = g.add(cur, b.deep_rows(int(mapped[il])))
+            cur = g.add(cur, deep_rows(b, int(mapped[il])))
         cur = _layer(b, style, il, cur, ids) if not _parallel(b, style) else _side_by_side(b, style, il, cur, ids)
         if not mapped and il < hp.deepstack:
-            cur = g.add(cur, b.deep_rows(il + 1))
+            cur = g.add(cur, deep_rows(b, il + 1))
     return _end(b, style, cur, ids)
 
 

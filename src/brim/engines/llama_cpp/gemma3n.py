@@ -5,6 +5,7 @@ Source: src/models/gemma3n.cpp, llama.cpp b11434; its constants (4 streams, the 
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
@@ -113,7 +114,7 @@ def _layer(b: Builder, il: int, stack: T, inputs: T) -> T:
 def gemma3n(b: Builder) -> T:
     """The whole graph."""
     width, tokens = b.hp.width, b.tokens
-    cur = b.embed(scaled_rows=True)
+    cur = embed(b, scaled_rows=True)
     b.attend_to()
     inputs = _per_layer_inputs(b, cur)
     target = _magnitude(cur)

@@ -5,6 +5,7 @@ Source: src/models/gemma4.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
@@ -76,7 +77,7 @@ def _layer(b: Builder, il: int, residual: T, inputs: "T | None") -> T:
 
 def gemma4(b: Builder) -> T:
     """The whole graph."""
-    cur = b.embed(scaled_rows=True)
+    cur = embed(b, scaled_rows=True)
     b.attend_to()
     ids = b.output_ids()
     table = b.weight("per_layer_token_embd.weight")

@@ -2,8 +2,8 @@
 
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.decoders import STYLES, decoder
+from brim.engines.llama_cpp.ends import pool
 from brim.engines.llama_cpp.hparams import Wanting
-from brim.engines.llama_cpp.tensor import T
 
 # architecture → module and function; the module is loaded when a model needs it
 _BUILDERS = {
@@ -19,6 +19,8 @@ _BUILDERS = {
     "granitehybrid": "hybrids.granite_hybrid",
     "nemotron_h": "hybrids.nemotron_h",
     "nemotron_h_moe": "hybrids.nemotron_h",
+    **dict.fromkeys(("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe"), "encoder.bert"),
+    **dict.fromkeys(("modern-bert", "neo-bert", "eurobert", "gemma-embedding"), "encoder.pre_norm"),
     "deepseek2": "latent.deepseek2",
     "mistral4": "latent.deepseek2",
     "gemma3n": "gemma3n.gemma3n",
@@ -37,21 +39,22 @@ CHECKED = {
         "hunyuan-dense", "hunyuan_vl", "maincoder", "pangu-embedded", "starcoder2", "codeshell", "starcoder", "gpt2", "mpt", "bloom", "granite", "granitemoe", "minicpm", "phimoe", "phi2", "gemma", "command-r", "falcon",
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
-        "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe",
+        "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
     ), _ORACLE),
 }  # fmt: skip
 
 
-def build(b: Builder) -> T:
+def build(b: Builder) -> None:
     """Lay out the graph of the builder's model; an architecture without a row is a `Wanting`."""
     arch = b.hp.arch
     style = STYLES.get(arch)
-    if style is not None:
-        return decoder(b, style)
     module, _, name = _BUILDERS.get(arch, "").partition(".")
-    if not module:
-        raise Wanting(f"the compute graph of architecture {arch!r} is not modelled yet")
-    from importlib import import_module
+    if style is not None:
+        decoder(b, style)
+    elif module:
+        from importlib import import_module
 
-    made: T = getattr(import_module(f"brim.engines.llama_cpp.{module}"), name)(b)
-    return made
+        getattr(import_module(f"brim.engines.llama_cpp.{module}"), name)(b)
+    else:
+        raise Wanting(f"the compute graph of architecture {arch!r} is not modelled yet")
+    pool(b)

@@ -6,6 +6,7 @@ Source: the graph functions of src/models/*.cpp, llama.cpp b11434.
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, Builder
 from brim.engines.llama_cpp.decoders import rope_factors
+from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.recurrent import conv_state, delta_rule, mamba, mamba2, rows, short_conv, ssm_conv
 from brim.engines.llama_cpp.tensor import T
@@ -13,7 +14,7 @@ from brim.engines.llama_cpp.tensor import T
 
 def mamba_only(b: Builder) -> T:
     """mamba and mamba2: nothing but state-space blocks."""
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     ids = b.output_ids()
     block = mamba2 if b.hp.arch == "mamba2" else mamba
@@ -28,7 +29,7 @@ def mamba_only(b: Builder) -> T:
 
 def jamba(b: Builder) -> T:
     """Mamba blocks, every eighth attention without rotation; dense and expert feed-forward by turns."""
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to()
     ids = b.output_ids()
@@ -52,7 +53,7 @@ def jamba(b: Builder) -> T:
 def lfm2(b: Builder) -> T:
     """Short convolutions with attention in between; experts behind the leading dense layers (lfm2moe)."""
     hp = b.hp
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to()
     ids = b.output_ids()
@@ -174,7 +175,7 @@ def _delta_net(b: Builder, il: int, cur: T) -> T:
 
 def qwen3next(b: Builder) -> T:
     """Gated delta nets with gated attention in between; experts and a gated shared expert, or dense (qwen3next, qwen35, qwen35moe)."""
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to()
     ids = b.output_ids()
@@ -202,7 +203,7 @@ def qwen3next(b: Builder) -> T:
 def falcon_h1(b: Builder) -> T:
     """Attention and a mamba 2 block side by side in every layer."""
     hp = b.hp
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to()
     ids = b.output_ids()
@@ -221,7 +222,7 @@ def falcon_h1(b: Builder) -> T:
 def granite_hybrid(b: Builder) -> T:
     """Mamba 2 blocks with attention in between, and granite's scales."""
     hp = b.hp
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to()
     ids = b.output_ids()
@@ -255,7 +256,7 @@ def granite_hybrid(b: Builder) -> T:
 def nemotron_h(b: Builder) -> T:
     """One block a layer: mamba 2, attention without rotation, or a feed-forward with a squared activation."""
     hp = b.hp
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to()
     ids = b.output_ids()

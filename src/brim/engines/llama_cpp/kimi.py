@@ -5,6 +5,7 @@ Source: src/models/kimi-linear.cpp and delta-net-base.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.hybrids import l2
 from brim.engines.llama_cpp.recurrent import rows, ssm_conv
@@ -88,7 +89,7 @@ def _latent_attention(b: Builder, il: int, cur: T) -> T:
 def kimi_linear(b: Builder) -> T:
     """The whole graph."""
     hp = b.hp
-    cur = b.embed()
+    cur = embed(b)
     b.recur()
     b.attend_to(keys_only=bool(hp.mla))
     ids = b.output_ids()

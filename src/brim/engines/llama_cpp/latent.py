@@ -5,6 +5,7 @@ Source: src/models/deepseek2.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SOFTMAX, Builder
+from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.tensor import T
 
@@ -56,7 +57,7 @@ def _latent_attention(b: Builder, il: int, cur: T, temperature: "T | None") -> T
 def deepseek2(b: Builder) -> T:
     """DeepSeek V2, V3 and relatives: latent attention, leading dense layers, experts with a shared expert."""
     hp = b.hp
-    cur = b.embed()
+    cur = embed(b)
     temperature = g.given("F32", 1, 1, b.tokens) if hp.get("attention.temperature_scale") else None
     b.attend_to(keys_only=bool(hp.mla))
     ids = b.output_ids()

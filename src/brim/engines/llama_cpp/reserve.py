@@ -96,7 +96,7 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
         memory = caches.remember(hp, context)
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.cells, context.streams, context.window_cells, context.total_cells,
-        context.kv_offload, context.op_offload, context.rollback, context.version, tuple(placement.layers), placement.output, placement.full, placement.key,
+        context.kv_offload, context.op_offload, context.rollback, context.version, context.embeddings, context.pooling, tuple(placement.layers), placement.output, placement.full, placement.key,
         tuple((device.id, device.compute_capability) for device in placement.gpus),
     )  # fmt: skip
     found = _RECENT.get(key)

@@ -5,6 +5,7 @@ Source: src/models/rwkv7-base.cpp and rwkv7.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.recurrent import rows
 from brim.engines.llama_cpp.tensor import T
 
@@ -80,7 +81,7 @@ def _channel_mix(b: Builder, il: int, cur: T, before: T) -> T:
 def rwkv7(b: Builder) -> T:
     """The whole graph."""
     width, tokens, st, ns = b.hp.width, b.tokens, b.sequence_tokens, b.sequences
-    cur = b.norm(b.embed(), b.weight("token_embd_norm.weight"), b.weight("token_embd_norm.bias"), 0, "NORM")
+    cur = b.norm(embed(b), b.weight("token_embd_norm.weight"), b.weight("token_embd_norm.bias"), 0, "NORM")
     b.recur()
     ids = b.output_ids()
     first = None
