@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "gate": _BASE | {"engines", "planner"},
     "policy": _BASE,
     "prediction": _BASE | {"engines", "planner", "gate"},
-    "shapes": _BASE,
+    "shapes": GROUND | {"facts"},
     "preflight": _BASE | {"engines", "gate"},
     "training_solver": _BASE | {"engines", "planner", "gate"},
     "reports": _BASE | SPINE,

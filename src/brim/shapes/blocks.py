@@ -9,6 +9,8 @@ from brim.shapes.kinds import attention_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from brim.shapes.blueprint import Blueprint
     from brim.shapes.fields import Fields
 
@@ -126,9 +128,12 @@ def fused_mlp(b: "Blueprint", p: str, width: int, inner: int, *, names: tuple[st
     return FeedForward(kind="dense", width=inner)
 
 
-def experts_of(f: "Fields", total: str, used: str) -> tuple[int, int]:
-    """How many experts there are and how many a token uses; more used than there are is a fault."""
-    count = f.maybe(total, 0, MAX_EXPERTS) or 0
+def experts_of(f: "Fields", total: str, used: str, *, optional: bool = False) -> tuple[int, int]:
+    """How many experts there are and how many a token uses; more used than there are is a fault.
+
+    A family of experts whose file names none is not silently dense: the field is wanting, unless none is a choice (`optional`).
+    """
+    count = (f.maybe(total, 0, MAX_EXPERTS) or 0) if optional else f.whole(total, 1, MAX_EXPERTS)
     active = f.whole(used, 1, MAX_EXPERTS) if count else 0
     if active > count:
         raise f.bad(used, f"({active}) is more than {total} ({count})")
@@ -168,3 +173,46 @@ def stacked(b: "Blueprint", name: str, role: str, dims: tuple[int, ...], count: 
         each *= size
     b.add(name, (*dims, count), role, "experts")
     b.weights[-1] = b.weights[-1].replace(active=each * used)
+
+
+def sparse_layers(f: "Fields", layers: int, step: str = "decoder_sparse_step") -> tuple[bool, ...]:
+    """Qwen's rule: experts in each `decoder_sparse_step`-th layer that is not among `mlp_only_layers`."""
+    period, dense = f.maybe(step, 1, 1 << 16) or 1, f.indices("mlp_only_layers", layers)
+    count = f.maybe("num_experts", 0, 1 << 16) or 0
+    return tuple(bool(count) and index not in dense and (index + 1) % period == 0 for index in range(layers))
+
+
+def qwen_feed(f: "Fields", b: "Blueprint", width: int, layers: int, *, shared: bool) -> "Callable[[str, int], FeedForward]":
+    """Qwen's feed-forward: experts in sparse layers, beside them (where `shared`) one gated shared expert; plain blocks in the others."""
+    sparse = sparse_layers(f, layers)
+    count, used = experts_of(f, "num_experts", "num_experts_per_tok", optional=not any(sparse))
+    inner = f.whole("moe_intermediate_size") if any(sparse) else 0
+    both = f.whole("shared_expert_intermediate_size", 0) if shared and any(sparse) else 0
+    plain = f.whole("intermediate_size") if not all(sparse) else 0
+
+    def feed(p: str, index: int) -> FeedForward:
+        if not sparse[index]:
+            return gated_mlp(b, p + "mlp.", width, plain)
+        fed = experts(b, p + "mlp.", width, inner, count, used)
+        if not shared:
+            return fed
+        gated_mlp(b, p + "mlp.shared_expert.", width, both, role="shared_")
+        b.linear(p + "mlp.shared_expert_gate", "router", width, 1)
+        return fed.replace(shared_width=both)
+
+    return feed
+
+
+def granite_feed(b: "Blueprint", p: str, width: int, inner: int, shared: int, count: int, used: int) -> FeedForward:
+    """Granite's feed-forward: stacked experts where there are any, and a shared block where it has a width."""
+    fed = FeedForward(kind="dense", width=shared)
+    if count:
+        at = p + "block_sparse_moe."
+        b.linear(at + "router.layer", "router", width, count)
+        stacked(b, at + "input_linear.weight", "expert_gate_up", (width, 2 * inner), count, used)
+        stacked(b, at + "output_linear.weight", "expert_down", (inner, width), count, used)
+        fed = FeedForward(kind="experts", width=inner, experts=count, experts_used=used, shared_width=shared)
+    if shared:
+        b.linear(p + "shared_mlp.input_linear", "shared_gate_up" if count else "gate_up", width, 2 * shared)
+        b.linear(p + "shared_mlp.output_linear", "shared_down" if count else "down", shared, width)
+    return fed

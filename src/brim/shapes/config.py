@@ -8,7 +8,7 @@ Not covered: the tokenizer, weights beside the config (`shapes/directory.py` com
 from brim.errors import BadHeader
 from brim.facts.model import Shape
 from brim.shapes.blueprint import Blueprint
-from brim.shapes.families.registry import FAMILIES
+from brim.shapes.families.registry import FAMILIES, SAME_FIELDS
 from brim.shapes.fields import Fields
 from brim.shapes.kinds import not_told
 from brim.shapes.quantised import quantisation_of
@@ -56,7 +56,8 @@ def fields_of(config: "Mapping[str, Any]", source: str, name: str, path: str = "
     """The config's fields with the defaults and the other spellings of its family."""
     from brim.shapes.defaults import DEFAULTS, SPELLINGS
 
-    return Fields(config, source, DEFAULTS.get(name, {}), path, SPELLINGS.get(name, {}))
+    known = SAME_FIELDS.get(name, name)
+    return Fields(config, source, DEFAULTS.get(known, {}), path, SPELLINGS.get(known, {}))
 
 
 def draw(name: str, f: Fields, b: Blueprint) -> None:
@@ -94,9 +95,17 @@ def _shape(name: str, f: Fields, b: Blueprint, config: "Mapping[str, Any]") -> S
         audio=b.audio,
         context_trained=b.context if b.context else Missing(reason="not_supported", detail="the config does not say"),
         tied_embeddings=b.tied,
-        parameters=b.elements(),
-        active_parameters=sum(row.active for row in b.weights),
+        parameters=_counted(b, b.elements() - b.elements("draft")),
+        active_parameters=_counted(b, sum(row.active for row in b.weights if row.tower != "draft")),
         draft_layers=b.draft_layers,
         quantisation=quantisation_of(config, f.source),
         unusual=tuple(unusual),
     )
+
+
+def _counted(b: Blueprint, count: int) -> "int | Missing":
+    """`count`, unless a tower was seen that brim cannot count."""
+    for tower in (b.vision, b.audio):
+        if tower is not None and isinstance(tower.parameters, Missing):
+            return tower.parameters
+    return count

@@ -60,7 +60,7 @@ class Fields:
         """The file's own value (null included), else the family's default, else None."""
         value = self._given(name)
         if value is _ABSENT:
-            value = self.defaults.get(name)
+            value = self.defaults.get(name, self.defaults.get(self.aliases.get(name, "")))
             if name in _CORE and value is not None:
                 self.assumed.append(self.path + name)
         return value

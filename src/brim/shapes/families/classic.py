@@ -177,7 +177,7 @@ def falcon(f: "Fields", b: "Blueprint") -> None:
     pair = f.maybe("num_ln_in_parallel_attn", 1, 2)
     if pair is None:
         pair = 2 if new else 1
-    norms = ("ln_attn", "ln_mlp") if new and pair == 2 else ("input_layernorm",) if parallel else decoder.NORMS
+    norms = decoder.NORMS if not parallel else ("ln_attn", "ln_mlp") if new and pair == 2 else ("input_layernorm",)
     a = _plain(heads, kv_heads, width // (heads or 1))
     decoder.stack(
         b,

@@ -104,3 +104,25 @@ def simple(
 
     stack(b, layers, attend, feed or dense, norms=norms, norm=norm)
     end(b, final=final, norm=norm, head_bias=head_bias)
+
+
+def grouped(
+    f: "Fields",
+    b: "Blueprint",
+    width: int,
+    layers: int,
+    rule: "Rule | None" = None,
+    *,
+    bias: bool = False,
+    o_bias: bool = False,
+    qk_norm: str = "",
+    strict: bool = True,
+) -> "Attend":
+    """Grouped attention for every layer, with the kinds and the window that the file or `rule` gives."""
+    types, window = layer_kinds(f, layers, rule)
+
+    def attend(p: str, index: int) -> Attention:
+        a = blocks.attention(f, width, types[index], window, strict=strict)
+        return blocks.gqa(b, p + "self_attn.", width, a, bias=bias, o_bias=o_bias, qk_norm=qk_norm)
+
+    return attend

@@ -38,6 +38,12 @@ def qwen3(f: "Fields", b: "Blueprint") -> None:
     decoder.simple(f, b, rule=kinds.tail_sliding, bias=bias, o_bias=bias, qk_norm="head")
 
 
+def qwen3_vl(f: "Fields", b: "Blueprint") -> None:
+    """The text half of Qwen3-VL: Qwen3, never sliding."""
+    bias = f.flag("attention_bias")
+    decoder.simple(f, b, bias=bias, o_bias=bias, qk_norm="head")
+
+
 def gemma(f: "Fields", b: "Blueprint") -> None:
     """Gemma 1."""
     bias = f.flag("attention_bias")
@@ -84,9 +90,14 @@ def glm4(f: "Fields", b: "Blueprint") -> None:
     _glm(f, b, (*decoder.NORMS, "post_self_attn_layernorm", "post_mlp_layernorm"))
 
 
-def _glm(f: "Fields", b: "Blueprint", norms: tuple[str, ...]) -> None:
+def glm4v(f: "Fields", b: "Blueprint") -> None:
+    """The text half of GLM-4.1V: glm4 with biases always."""
+    _glm(f, b, (*decoder.NORMS, "post_self_attn_layernorm", "post_mlp_layernorm"), always=True)
+
+
+def _glm(f: "Fields", b: "Blueprint", norms: tuple[str, ...], *, always: bool = False) -> None:
     width, layers = decoder.begin(f, b)
-    inner, bias = f.whole("intermediate_size"), f.flag("attention_bias")
+    inner, bias = f.whole("intermediate_size"), always or f.flag("attention_bias")
 
     def attend(p: str, _index: int) -> Attention:
         return blocks.gqa(b, p + "self_attn.", width, blocks.attention(f, width), bias=bias)

@@ -1,0 +1,196 @@
+"""Encoders without a cache: BERT and its kin, as bare model, with a masked-language head or a classifier, as `architectures` says.
+
+Rules: transformers 5.24, models/<family>/modeling_<family>.py. No architecture in the file means the masked-language model.
+"""
+
+from brim.facts.model import Attention, FeedForward, Layer
+from brim.shapes import kinds
+from brim.shapes.families import decoder
+from brim.shapes.fields import MAX_HEADS
+from brim.shapes.heads import architecture_of, labels_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brim.shapes.blueprint import Blueprint
+    from brim.shapes.fields import Fields
+
+_BERT = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+_MPNET = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o")
+_DISTIL = ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin")
+
+
+def _what(f: "Fields") -> str:
+    """What stands on top: model, masked, sequence, token, question or pretraining."""
+    name = architecture_of(f.values)
+    if not name:
+        return "masked"
+    for ending, word in (
+        ("ForSequenceClassification", "sequence"),
+        ("ForTokenClassification", "token"),
+        ("ForQuestionAnswering", "question"),
+        ("ForPreTraining", "pretraining"),
+        ("Model", "bare"),
+    ):
+        if name.endswith(ending) and not name.endswith("LMHeadModel"):
+            return word
+    return "masked"
+
+
+def _open(f: "Fields", b: "Blueprint", root: str) -> tuple[str, str, int, int, Attention]:
+    """What stands on top, the root, width, layers and attention; the bare model is saved without its root."""
+    top = _what(f)
+    width, layers = decoder.begin(f, b, "")
+    b.tied, b.encoder_width = f.flag("tie_word_embeddings"), width
+    heads = f.whole("num_attention_heads", 1, MAX_HEADS)
+    f.divides("num_attention_heads", "hidden_size", heads, width)
+    each = width // (heads or 1)
+    b.unusual.append("an encoder: it keeps no cache")
+    return top, "" if top == "bare" else root, width, layers, Attention(kind="full", heads=heads, kv_heads=heads, key_dim=each, value_dim=each)
+
+
+def _layer(
+    b: "Blueprint", p: str, index: int, width: int, inner: int, a: Attention, names: tuple[str, ...], norms: tuple[str, str], feeds: tuple[str, str]
+) -> None:
+    """One BERT layer: four projections with bias, up and down with bias, a LayerNorm behind each half."""
+    b.layer = index
+    for name, role in zip(names, ("q", "k", "v", "o"), strict=True):
+        b.linear(p + name, role, width, width, bias=True)
+    b.norm(p + norms[0], width, "layer")
+    b.linear(p + feeds[0], "up", width, inner, bias=True)
+    b.linear(p + feeds[1], "down", inner, width, bias=True)
+    b.norm(p + norms[1], width, "layer")
+    b.encoder_layers.append(Layer(index=index, attention=a, feed_forward=FeedForward(kind="dense", width=inner, gated=False)))
+
+
+def _masked(b: "Blueprint", width: int, dense: str, norm: str, decoder_bias: str, decoder_name: str) -> None:
+    b.linear(dense, "other", width, width, bias=True)
+    b.norm(norm, width, "layer")
+    b.add(decoder_bias, (b.vocabulary,), "lm_head", "bias")
+    if not b.tied:
+        b.linear(decoder_name, "lm_head", width, b.vocabulary, bias=decoder_bias != decoder_name + ".bias")
+
+
+def _classify(b: "Blueprint", f: "Fields", width: int, top: str, *, deep: bool) -> None:
+    """The classifier; `deep` has a layer before it (RoBERTa, MPNet)."""
+    if top == "question":
+        b.linear("qa_outputs", "classifier", width, 2, bias=True)
+    elif top == "token" or not deep:
+        b.linear("classifier", "classifier", width, labels_of(f), bias=True)
+    else:
+        b.linear("classifier.dense", "classifier", width, width, bias=True)
+        b.linear("classifier.out_proj", "classifier", width, labels_of(f), bias=True)
+
+
+def bert(f: "Fields", b: "Blueprint") -> None:
+    """BERT: a pooler stands on the bare model and under a sequence classifier."""
+    top, root, width, layers, a = _open(f, b, "bert.")
+    _bert_body(f, b, root, width, layers, a)
+    b.layer = None
+    if top in ("bare", "sequence", "pretraining"):
+        b.linear(root + "pooler.dense", "other", width, width, bias=True)
+    if top in ("masked", "pretraining"):
+        at = "cls.predictions."
+        _masked(b, width, at + "transform.dense", at + "transform.LayerNorm", at + "bias", at + "decoder")
+        if top == "pretraining":
+            b.linear("cls.seq_relationship", "classifier", width, 2, bias=True)
+    elif top != "bare":
+        _classify(b, f, width, top, deep=False)
+
+
+def roberta(f: "Fields", b: "Blueprint") -> None:
+    """RoBERTa, XLM-RoBERTa, CamemBERT: BERT's body under another root, a deeper classifier."""
+    top, root, width, layers, a = _open(f, b, "roberta.")
+    _bert_body(f, b, root, width, layers, a)
+    b.layer = None
+    if top == "bare":
+        b.linear(root + "pooler.dense", "other", width, width, bias=True)
+    elif top in ("masked", "pretraining"):
+        _masked(b, width, "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
+    else:
+        _classify(b, f, width, top, deep=True)
+
+
+def _bert_body(f: "Fields", b: "Blueprint", root: str, width: int, layers: int, a: Attention) -> None:
+    at, inner = root + "embeddings.", f.whole("intermediate_size")
+    b.table(at + "word_embeddings", b.vocabulary, width)
+    b.table(at + "position_embeddings", f.whole("max_position_embeddings", 1, 1 << 24), width, "position")
+    b.table(at + "token_type_embeddings", f.whole("type_vocab_size", 1, 1 << 16), width)
+    b.norm(at + "LayerNorm", width, "layer")
+    for index in range(layers):
+        p = f"{root}encoder.layer.{index}."
+        norms = ("attention.output.LayerNorm", "output.LayerNorm")
+        _layer(b, p, index, width, inner, a, _BERT, norms, ("intermediate.dense", "output.dense"))
+
+
+def mpnet(f: "Fields", b: "Blueprint") -> None:
+    """MPNet: relative positions shared by all layers, no token types."""
+    top, root, width, layers, a = _open(f, b, "mpnet.")
+    at, inner = root + "embeddings.", f.whole("intermediate_size")
+    b.table(at + "word_embeddings", b.vocabulary, width)
+    b.table(at + "position_embeddings", f.whole("max_position_embeddings", 1, 1 << 24), width, "position")
+    b.norm(at + "LayerNorm", width, "layer")
+    b.table(root + "encoder.relative_attention_bias", f.whole("relative_attention_num_buckets", 1, 1 << 16), a.heads, "position")
+    for index in range(layers):
+        p = f"{root}encoder.layer.{index}."
+        _layer(b, p, index, width, inner, a, _MPNET, ("attention.LayerNorm", "output.LayerNorm"), ("intermediate.dense", "output.dense"))
+    b.layer = None
+    if top == "bare":
+        b.linear(root + "pooler.dense", "other", width, width, bias=True)
+    elif top in ("masked", "pretraining"):
+        _masked(b, width, "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
+    else:
+        _classify(b, f, width, top, deep=True)
+
+
+def distilbert(f: "Fields", b: "Blueprint") -> None:
+    """DistilBERT: names of its own, no pooler, no token types."""
+    top, root, width, layers, a = _open(f, b, "distilbert.")
+    at, inner = root + "embeddings.", f.whole("hidden_dim")
+    b.table(at + "word_embeddings", b.vocabulary, width)
+    b.table(at + "position_embeddings", f.whole("max_position_embeddings", 1, 1 << 24), width, "position")
+    b.norm(at + "LayerNorm", width, "layer")
+    for index in range(layers):
+        p = f"{root}transformer.layer.{index}."
+        _layer(b, p, index, width, inner, a, _DISTIL, ("sa_layer_norm", "output_layer_norm"), ("ffn.lin1", "ffn.lin2"))
+    b.layer = None
+    if top in ("masked", "pretraining"):
+        _masked(b, width, "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector")
+    elif top != "bare":
+        if top == "sequence":
+            b.linear("pre_classifier", "classifier", width, width, bias=True)
+        _classify(b, f, width, top, deep=False)
+
+
+def modernbert(f: "Fields", b: "Blueprint") -> None:
+    """ModernBERT: every `global_attn_every_n_layers`-th layer (counted from the first) full, the others see `local_attention` tokens."""
+    top, root, width, layers, a = _open(f, b, "model.")
+    period = f.maybe("global_attn_every_n_layers", 1, 1 << 16) or 3
+    types = kinds.given(f, layers) or tuple(kinds.SLIDING if index % period else kinds.FULL for index in range(layers))
+    inner, window, bias, feed_bias = f.whole("intermediate_size"), f.whole("local_attention", 1, 1 << 30), f.flag("attention_bias"), f.flag("mlp_bias")
+    norm = "layer" if f.flag("norm_bias") else "bare"
+    b.table(root + "embeddings.tok_embeddings", b.vocabulary, width)
+    b.norm(root + "embeddings.norm", width, norm)
+    for index in range(layers):
+        b.layer, p = index, f"{root}layers.{index}."
+        if index:
+            b.norm(p + "attn_norm", width, norm)
+        b.linear(p + "attn.Wqkv", "qkv", width, 3 * width, bias=bias)
+        b.linear(p + "attn.Wo", "o", width, width, bias=bias)
+        b.norm(p + "mlp_norm", width, norm)
+        b.linear(p + "mlp.Wi", "gate_up", width, 2 * inner, bias=feed_bias)
+        b.linear(p + "mlp.Wo", "down", inner, width, bias=feed_bias)
+        near = a.replace(kind="sliding", window=window) if types[index] == kinds.SLIDING else a
+        b.encoder_layers.append(Layer(index=index, attention=near, feed_forward=FeedForward(kind="dense", width=inner)))
+    b.layer = None
+    b.norm(root + "final_norm", width, norm)
+    if top == "bare":
+        return
+    b.linear("head.dense", "other", width, width, bias=f.flag("classifier_bias"))
+    b.norm("head.norm", width, norm)
+    if top == "masked":
+        if not b.tied:
+            b.linear("decoder", "lm_head", width, b.vocabulary)
+        if f.flag("decoder_bias"):
+            b.add("decoder.bias", (b.vocabulary,), "lm_head", "bias")
+    else:
+        b.linear("classifier", "classifier", width, 2 if top == "question" else labels_of(f), bias=True)

@@ -1,0 +1,149 @@
+"""Models that see or hear: a text model under `text_config` (older files: at the top) beside a tower, under names that each wrapper chooses.
+
+Guarantee: the text model is read by its own family's room; a tower or projector without a room makes the whole count `Missing`, never smaller.
+"""
+
+from brim.facts.model import Tower
+from brim.shapes.families import vision
+from brim.shapes.families.registry import FAMILIES
+from brim.shapes.fields import Fields
+from brim.values import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from brim.shapes.blueprint import Blueprint
+
+_UNDER = ("language_model.model.", "language_model.lm_head")
+_INSIDE = ("model.language_model.", "lm_head")
+_FLAT = ("model.", "lm_head")
+_TEXT = ("model.text_model.", "lm_head")
+_SEEN = "vision_tower.vision_model."
+
+# wrapper → (text family where text_config names none, where the text's `model.` and `lm_head` go, tower family where it names none, its place, projector)
+WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, vision.Projector | None]]" = {
+    "gemma3": ("gemma3_text", _UNDER, "siglip_vision_model", _SEEN, vision.gemma3_projector),
+    "gemma3n": ("gemma3n_text", _INSIDE, "", "", None),
+    "gemma4": ("gemma4_text", _INSIDE, "", "", None),
+    "glm4v": ("glm4v_text", _INSIDE, "glm4v_vision", "model.visual.", None),
+    "idefics3": ("llama", _TEXT, "idefics3_vision", "model.vision_model.", vision.idefics_projector),
+    "internvl": ("qwen2", _UNDER, "internvl_vision", "vision_tower.", vision.internvl_projector),
+    "kimi_k25": ("deepseek_v3", _UNDER, "", "", None),
+    "kimi_vl": ("deepseek_v3", _UNDER, "", "", None),
+    "llama4": ("llama4_text", _UNDER, "llama4_vision_model", "vision_model.", vision.llama4_projector),
+    "llava": ("llama", _UNDER, "clip_vision_model", _SEEN, vision.llava_projector),
+    "llava_next": ("llama", _UNDER, "clip_vision_model", _SEEN, vision.llava_next_projector),
+    "mistral3": ("mistral", _UNDER, "pixtral", "vision_tower.", vision.mistral3_projector),
+    "paligemma": ("gemma", _UNDER, "siglip_vision_model", _SEEN, vision.paligemma_projector),
+    "qwen2_5_vl": ("qwen2_5_vl_text", _FLAT, "qwen2_5_vl_vision", "visual.", None),
+    "qwen2_vl": ("qwen2_vl_text", _FLAT, "qwen2_vl_vision", "visual.", None),
+    "qwen3_5": ("qwen3_5_text", _INSIDE, "qwen3_5_vision", "model.visual.", None),
+    "qwen3_5_moe": ("qwen3_5_moe_text", _INSIDE, "qwen3_5_moe_vision", "model.visual.", None),
+    "qwen3_vl": ("qwen3_vl_text", _INSIDE, "qwen3_vl_vision", "model.visual.", None),
+    "qwen3_vl_moe": ("qwen3_vl_moe_text", _INSIDE, "qwen3_vl_moe_vision", "model.visual.", None),
+    "smolvlm": ("llama", _TEXT, "smolvlm_vision", "model.vision_model.", vision.idefics_projector),
+}
+
+TOWERS: "dict[str, Callable[[Fields, Blueprint, str], None]]" = {
+    "clip_vision_model": vision.clip,
+    "glm4v_vision": vision.glm4v,
+    "idefics3": vision.idefics,
+    "idefics3_vision": vision.idefics,
+    "internvl_vision": vision.internvl,
+    "llama4_vision_model": vision.llama4,
+    "pixtral": vision.pixtral,
+    "qwen2_5_vl": vision.qwen2_5,
+    "qwen2_5_vl_vision": vision.qwen2_5,
+    "qwen2_vl": vision.qwen2,
+    "qwen2_vl_vision": vision.qwen2,
+    "qwen3_5": vision.qwen3,
+    "qwen3_5_moe": vision.qwen3,
+    "qwen3_5_moe_vision": vision.qwen3,
+    "qwen3_5_vision": vision.qwen3,
+    "qwen3_vl": vision.qwen3,
+    "qwen3_vl_moe": vision.qwen3,
+    "qwen3_vl_moe_vision": vision.qwen3,
+    "qwen3_vl_vision": vision.qwen3,
+    "siglip_vision_model": vision.siglip,
+    "smolvlm_vision": vision.idefics,
+}
+
+
+def wrapper(f: "Fields", b: "Blueprint") -> None:
+    """Text first, then the tower and its projector."""
+    name = str(f.values.get("model_type"))
+    family, (body, head), tower, place, project = WRAPPERS.get(name, ("", _UNDER, "", "", None))
+    _text(f, b, family, body, head)
+    v = f.section("vision_config")
+    if v is None and f.raw("vision_config") is None and not tower:
+        audio_without(f, b)
+        return
+    b.tower, kind = "vision", (v.word("model_type") if v is not None else "") or tower
+    room = TOWERS.get(kind) or TOWERS.get(tower)
+    if room is None:
+        b.vision = _unknown("vision", kind)
+        b.unusual.append(f"the vision tower ({kind or 'unnamed'}) is not known to brim and not counted")
+    else:
+        room(_with_defaults(f, v, kind if kind in TOWERS else tower), b, place)
+        if project is not None and b.vision is not None:
+            project(f, b, b.vision.width, b.width)
+            b.vision = b.vision.replace(parameters=b.elements("vision"))
+    b.tower = "text"
+    audio_without(f, b)
+
+
+def _unknown(kind: str, name: str) -> Tower:
+    missing = Missing(reason="not_supported", detail=f"{kind} tower {name or 'without a model_type'}")
+    return Tower(kind=kind, width=0, layers=(), parameters=missing)
+
+
+def audio_without(f: "Fields", b: "Blueprint") -> None:
+    """An ear is told, but no family of ears is counted yet."""
+    for name in ("audio_config", "encoder_config"):
+        heard = f.section(name)
+        if heard is not None:
+            kind = heard.word("model_type")
+            b.audio = _unknown("audio", kind)
+            b.unusual.append(f"the audio tower ({kind or 'unnamed'}) is not known to brim and not counted")
+
+
+def _with_defaults(f: "Fields", v: "Fields | None", kind: str) -> Fields:
+    from brim.shapes.defaults import DEFAULTS, SPELLINGS
+
+    return Fields(v.values if v is not None else {}, f.source, DEFAULTS.get(kind, {}), f"{f.path}vision_config.", SPELLINGS.get(kind, {}))
+
+
+def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> None:
+    from importlib import import_module
+
+    from brim.shapes.defaults import DEFAULTS, SPELLINGS
+
+    t = f.section("text_config") or f.section("llm_config") or f.section("language_config")
+    values = t.values if t is not None else {key: value for key, value in f.values.items() if key != "model_type"}
+    if t is None and "hidden_size" not in values and "num_hidden_layers" not in values:
+        f.wanting.append("text_config")
+        return
+    kind = (t.word("model_type") if t is not None else "") or family
+    if kind not in FAMILIES or FAMILIES[kind][0] == "wrappers":
+        kind = family
+    if not kind:
+        f.wanting.append("text_config.model_type")
+        return
+    inner = Fields(values, f.source, DEFAULTS.get(kind, {}), t.path if t is not None else f.path, SPELLINGS.get(kind, {}))
+    if f.has("tie_word_embeddings") or "tie_word_embeddings" not in values:
+        inner.values = {**values, "tie_word_embeddings": f.flag("tie_word_embeddings")}
+    if kind == "gemma" and "vocab_size" not in values and f.has("vocab_size"):
+        inner.values = {**inner.values, "vocab_size": f.raw("vocab_size")}
+    room, function = FAMILIES[kind]
+    getattr(import_module(f"brim.shapes.families.{room}"), function)(inner, b)
+    f.wanting.extend(inner.wanting)
+    f.assumed.extend(inner.assumed)
+    for index, row in enumerate(b.weights):
+        name = row.name
+        if name.startswith("model."):
+            name = body + name[6:]
+        elif name.startswith("lm_head"):
+            name = head + name[7:]
+        if name != row.name:
+            b.weights[index] = row.replace(name=name)

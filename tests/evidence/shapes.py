@@ -1,0 +1,329 @@
+"""Hold brim's shapes against transformers on the meta device: parameters, every tensor's name and dims, cache widths; writes docs/evidence/shapes.md.
+
+Needs an environment with torch and transformers (brim itself needs neither):
+    python tests/evidence/shapes.py [--random 6] [--seed 1] [--golden]
+For every family: the config's defaults, published configs, and small odd ones; each read twice, once with only the fields that differ (brim fills the
+defaults) and once with all of them. Published names come from transformers' own reverse conversion (`revert_weight_conversion`).
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import sys
+import warnings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+warnings.filterwarnings("ignore")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src"), str(pathlib.Path(__file__).parent)]
+
+from shape_cases import CHOICES, NEEDED, PUBLISHED, small  # noqa: E402
+
+from brim.errors import BrimError  # noqa: E402
+from brim.shapes.config import read  # noqa: E402
+from brim.shapes.families.registry import FAMILIES  # noqa: E402
+from brim.values import Missing  # noqa: E402
+
+# What brim says differently on purpose, and why (counted as a miss in the table all the same where it changes a number).
+KNOWN = {
+    "kimi_linear": "transformers writes layer 0's plain block as block_sparse_moe; the published code calls it mlp",
+    "longcat_flash": "transformers gives the experts that do nothing gate and up weights; the published file has none",
+    "qwen3_vl_moe": "transformers 5 turns the stacked experts round; published files keep the width first",
+    "qwen3_vl_moe_text": "transformers 5 turns the stacked experts round; published files keep the width first",
+    "falcon": "transformers repeats grouped heads before it caches them; brim gives the model's own heads",
+    "helium": "transformers gives the output projection hidden_size inputs; it runs only where that is heads × head_dim",
+    "mt5": "transformers 5 ties T5's head always; published untied files carry it",
+    "kimi_k25": "the vision tower is not known to brim: the whole count is Missing",
+    "gemma4": "towers are optional and not counted",
+}
+PREFER = {
+    "bert": "BertForMaskedLM",
+    "roberta": "RobertaForMaskedLM",
+    "xlm-roberta": "XLMRobertaForMaskedLM",
+    "camembert": "CamembertForMaskedLM",
+    "whisper": "WhisperForConditionalGeneration",
+    "bart": "BartForConditionalGeneration",
+    "mbart": "MBartForConditionalGeneration",
+}
+
+
+def model_class(family, config, wanted=None):
+    """The class that writes this family's checkpoints."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    if wanted or family in PREFER:
+        return getattr(transformers, wanted or PREFER[family])
+    tables = [auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES]
+    tables += [auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, auto.MODEL_MAPPING_NAMES]
+    if getattr(config, "text_config", None) is not None:
+        tables.insert(0, tables.pop(1))
+    for table in tables:
+        if family in table:
+            name = table[family]
+            return getattr(transformers, name if isinstance(name, str) else name[0])
+    raise LookupError(family)
+
+
+def build(family, fields, wanted=None, device="meta"):
+    """(config, model) of transformers."""
+    import torch
+    from transformers import CONFIG_MAPPING
+
+    config = CONFIG_MAPPING[family](**fields)
+    with torch.device(device):
+        return config, model_class(family, config, wanted)(config)
+
+
+def directory(model):
+    """Published name → dims of everything that the model would save; and the names that are no parameters."""
+    from transformers.core_model_loading import revert_weight_conversion
+
+    parameters = dict(model.named_parameters(remove_duplicate=True))
+    every = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    tied = getattr(model, "_tied_weights_keys", None) or {}
+    for name, source in tied.items() if isinstance(tied, dict) else ():
+        if name in parameters and source not in parameters and source in every:
+            parameters[source] = parameters.pop(name)
+    saved = {**parameters, **{name: tensor for name, tensor in model.state_dict().items() if name not in every}}
+    saved = revert_weight_conversion(model, saved)
+    return {name: tuple(tensor.shape) for name, tensor in saved.items()}
+
+
+def drawn(rows):
+    """Name → dims of brim's rows, experts spelled out, layers for multi-token prediction left out (transformers ignores them)."""
+    made = {}
+    for row in rows:
+        if row.tower == "draft":
+            continue
+        for number in range(row.copies):
+            name = row.name.replace("{}", str(number))
+            assert name not in made, f"{name} twice"
+            made[name] = tuple(reversed(row.dims))
+    return made
+
+
+def compare(family, config, model, given):
+    """What differs between brim's reading of `given` and the model: a list of words, empty where nothing does."""
+    shape, rows = read(given, f"{family}.json")
+    if isinstance(shape, Missing):
+        return [f"Missing: {shape.detail}"]
+    theirs, ours = directory(model), drawn(rows)
+    if any(name.startswith("vision_tower.embeddings") for name in theirs):  # transformers 5 dropped a level that published files have
+        ours = {name.replace("vision_tower.vision_model.", "vision_tower."): dims for name, dims in ours.items()}
+    total, mine = sum(p.numel() for p in model.parameters()), sum(row.elements for row in rows if row.op != "buffer" and row.tower != "draft")
+    wrong = [] if total == mine else [f"parameters {mine} for {total}"]
+    if isinstance(shape.parameters, Missing):
+        wrong.append("the count is Missing")
+    for word, names in (("missing", set(theirs) - set(ours)), ("extra", set(ours) - set(theirs))):
+        if names:
+            alike = sorted({re.sub(r"\.\d+(?=\.|$)", ".#", name) for name in names})
+            wrong.append(f"{len(names)} {word}: {', '.join(alike[:3])}")
+    other = [name for name in theirs if name in ours and theirs[name] != ours[name]]
+    if other:
+        wrong.append(f"{len(other)} other dims: {other[0]} {ours[other[0]]} for {theirs[other[0]]}")
+    return wrong
+
+
+def caches(family, config, model, given):
+    """What differs between brim's layers and the cache that transformers fills in a short run on the CPU; None where it cannot run."""
+    import torch
+
+    tokens = torch.arange(2, 14).reshape(1, -1)
+    shape, _rows = read(given, f"{family}.json")
+    try:
+        with torch.no_grad():
+            cache = model(input_ids=tokens, use_cache=True).past_key_values
+    except Exception:
+        return None
+    rows = getattr(cache, "layers", None)
+    if not rows or isinstance(shape, Missing):
+        return None
+    kept = [layer for layer in shape.layers if layer.attention is not None or layer.state is not None or layer.feed_forward is None]
+    wrong = []
+    for layer in kept:
+        if layer.index >= len(rows):
+            continue
+        row, a = rows[layer.index], layer.attention
+        keys, values = getattr(row, "keys", None), getattr(row, "values", None)
+        if a is not None and a.shares_cache_of is None and keys is not None and keys.dim() == 4 and keys.numel():
+            seen = (keys.shape[1] * keys.shape[3], values.shape[1] * values.shape[3])
+            told = (a.kv_heads * a.key_dim, a.kv_heads * a.value_dim)
+            if a.kind == "latent" and seen != told:  # newer attention keeps the latent itself
+                told = (a.latent_rank, a.rope_dim)
+                seen = seen if seen == told else (seen[1], seen[0])
+            if seen != told:
+                wrong.append(f"layer {layer.index}: cache {seen} for {told}")
+        window = getattr(row, "sliding_window", None)
+        if a is not None and a.kind in ("sliding", "chunked") and isinstance(window, int) and window != a.window:
+            wrong.append(f"layer {layer.index}: window {window} for {a.window}")
+        if a is not None and a.kind == "full" and isinstance(window, int) and getattr(row, "is_sliding", False):
+            wrong.append(f"layer {layer.index}: transformers slides over {window}")
+        state = getattr(row, "recurrent_states", None)
+        if layer.state is not None and isinstance(state, torch.Tensor) and layer.state.state_elements != state[0].numel():
+            wrong.append(f"layer {layer.index}: state {state[0].numel()} for {layer.state.state_elements}")
+    return wrong
+
+
+def cases(family, rounds, seed):
+    """(kind, name, fields, class) of every config to try."""
+    from transformers import CONFIG_MAPPING
+
+    known = getattr(CONFIG_MAPPING[family], "__dataclass_fields__", {})
+    spelled = getattr(CONFIG_MAPPING[family], "attribute_map", {}) or {}
+    names = set(known) | {name for name, other in spelled.items() if other not in CHOICES or other not in known}
+    yield "default", "defaults", dict(NEEDED.get(family, {})), None
+    for name, config in PUBLISHED.items():
+        if config["model_type"] == family:
+            wanted = (config.get("architectures") or [None])[0]
+            yield "published", name, {key: value for key, value in config.items() if key not in ("model_type", "architectures")}, wanted
+    if "text_config" in names:
+        return
+    for turn in range(rounds):
+        rng = random.Random(f"{seed}/{family}/{turn}")
+        yield "odd", f"odd {turn}", {**NEEDED.get(family, {}), **small(family, names, rng), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}, None
+
+
+def plain(config):
+    """A config of transformers as the JSON that it would save."""
+    return json.loads(json.dumps(config.to_dict(), default=str))
+
+
+def check(family, rounds, seed):
+    """One row of the table, and golden facts of the configs that agree."""
+    row = {"family": family, "tried": 0, "refused": 0, "agree": 0, "cached": 0, "cache_agree": 0, "misses": []}
+    golden = []
+    for kind, name, fields, wanted in cases(family, rounds, seed):
+        try:
+            config, model = build(family, fields, wanted)
+        except Exception as error:
+            row["refused"] += 1
+            if kind != "odd":
+                row["misses"].append(f"{name}: transformers cannot build it ({type(error).__name__})")
+            continue
+        top = {"model_type": family, "architectures": [type(model).__name__]}
+        forms = {"all fields": {**plain(config), **top}}
+        if getattr(config, "text_config", None) is None or kind == "published":
+            forms["own fields"] = {**fields, **top}
+        for form, given in forms.items():
+            row["tried"] += 1
+            try:
+                wrong = compare(family, config, model, json.loads(json.dumps(given, default=str)))
+            except BrimError as error:
+                wrong = [f"{type(error).__name__}: {error}"]
+            if wrong:
+                row["misses"].append(f"{name}, {form}: {'; '.join(wrong)}")
+            else:
+                row["agree"] += 1
+        if kind == "published" and not wrong:
+            golden.append(fact(name, forms["own fields"]))
+        if kind == "odd":
+            odd_cache(row, family, fields, wanted, name, forms["own fields"])
+    return row, golden
+
+
+def odd_cache(row, family, fields, wanted, name, given):
+    """The same small model on the CPU, run once for its cache."""
+    try:
+        config, model = build(family, fields, wanted, "cpu")
+        wrong = caches(family, config, model.eval(), json.loads(json.dumps(given, default=str)))
+    except Exception:
+        return
+    if wrong is None:
+        return
+    row["cached"] += 1
+    if wrong:
+        row["misses"].append(f"{name}, cache: {'; '.join(wrong[:3])}")
+    else:
+        row["cache_agree"] += 1
+
+
+def fact(name, given):
+    """Golden facts of a config: brim's own reading, kept only where transformers agreed."""
+    shape, rows = read(given, f"{name}.json")
+    listing = "\n".join(f"{key} {dims}" for key, dims in sorted(drawn(rows).items()))
+    return {
+        "name": name,
+        "config": given,
+        "parameters": sum(row.elements for row in rows if row.op != "buffer" and row.tower != "draft"),
+        "active_parameters": shape.active_parameters,
+        "tensors": len(listing.splitlines()),
+        "sha256": hashlib.sha256(listing.encode()).hexdigest(),
+    }
+
+
+def main():
+    """Check all families, write the table and, if asked, the golden facts."""
+    import torch
+    import transformers
+    from transformers import CONFIG_MAPPING
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--random", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--family", default="")
+    parser.add_argument("--golden", action="store_true")
+    args = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    families = args.family.split(",") if args.family else sorted(FAMILIES)
+    rows, golden, absent = [], [], [name for name in families if name not in CONFIG_MAPPING]
+    for family in families:
+        if family in absent:
+            continue
+        row, facts = check(family, args.random, args.seed)
+        rows.append(row)
+        golden += facts
+        if args.family or row["misses"]:
+            print(
+                f"{family}: {row['agree']} of {row['tried']}, refused {row['refused']}, cache {row['cache_agree']} of {row['cached']}",
+                *row["misses"][:6],
+                sep="\n  ",
+                flush=True,
+            )
+    if args.family:
+        return
+    write(rows, absent, args, transformers.__version__, torch.__version__)
+    if args.golden:
+        head = {"source": f"transformers {transformers.__version__} on the meta device; configs as published", "models": golden}
+        (ROOT / "tests" / "golden" / "shapes.json").write_text(json.dumps(head, separators=(",", ":")).replace('{"name"', '\n{"name"') + "\n")
+
+
+def write(rows, absent, args, transformers_version, torch_version):
+    """docs/evidence/shapes.md."""
+    tried, agree = sum(row["tried"] for row in rows), sum(row["agree"] for row in rows)
+    cached, same = sum(row["cached"] for row in rows), sum(row["cache_agree"] for row in rows)
+    clean = sum(1 for row in rows if row["tried"] and row["agree"] == row["tried"])
+    lines = [
+        "# Shapes from configs, against transformers",
+        "",
+        f"Generated by `python tests/evidence/shapes.py --random {args.random} --seed {args.seed}` on {datetime.datetime.now(tz=datetime.UTC).date().isoformat()}, "
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, transformers {transformers_version}, torch {torch_version}.",
+        "",
+        f"{len(rows)} families, {tried} readings of configs; in {agree} the parameter count, every tensor's published name and its dims are equal; "
+        f"{clean} families without a miss. Caches filled by a short run on the CPU: {same} of {cached} agree layer by layer (widths, windows, states).",
+        "",
+        "A reading is one config read by brim: once with only its own fields (brim supplies the family's defaults), once with all fields. "
+        "Tied embeddings are part of every reading. Not built: configs that transformers itself refuses.",
+        "",
+        "| family | readings | equal | caches | equal | not built | misses |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for row in rows:
+        note = KNOWN.get(row["family"], "") if row["misses"] else ""
+        misses = "<br>".join([*([f"*{note}*"] if note else []), *(miss[:160] for miss in row["misses"][:4])]).replace("|", "/")
+        lines.append(f"| {row['family']} | {row['tried']} | {row['agree']} | {row['cached']} | {row['cache_agree']} | {row['refused']} | {misses} |")
+    lines += ["", f"Read by brim without an oracle here (not in this transformers): {', '.join(absent) or 'none'}.", ""]
+    target = ROOT / "docs" / "evidence" / "shapes.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("\n".join(lines))
+    print(f"{agree} of {tried} readings equal, {same} of {cached} caches; {clean} of {len(rows)} families clean")
+
+
+if __name__ == "__main__":
+    main()
