@@ -212,8 +212,12 @@ def _safetensors(sources: "list[Source]", folder: "str | None", index: "Any" = N
         rooms.check_unique(held, folder or ".")
     config = _beside(folder)
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
-    shape = _shape(config, parts[0].name)
+    shape, weights = _told(config, parts[0].name) if config else (_UNKNOWN, ())
     tensors, layout, more = unpack(tensors, config, quantisation_of(config, parts[0].name))
+    if weights and not isinstance(shape, Missing):
+        from brim.shapes.directory import beside
+
+        shape = beside(shape, weights, tensors, packed=bool(layout))
     mlx = any(part.metadata.get("format") == "mlx" for part in parts) or layout == "mlx"
     return _joined("mlx" if mlx else "safetensors", parts, config, tensors, shape, layout, (*notes, *more))
 

@@ -69,6 +69,25 @@ def test_active_parameters_are_those_that_the_makers_publish(name, total, active
     assert counted / 1e9 == pytest.approx(active, rel=0.02)
 
 
+RWKV7 = [  # Peng et al. 2025, RWKV-7 "Goose", table of the World3 models: (parameters, layers, width, ranks of decay, rate, value and gate)
+    (191_034_624, 12, 768, (64, 64, 32, 128)),
+    (450_767_872, 24, 1024, (64, 64, 32, 128)),
+    (1_527_404_544, 24, 2048, (96, 96, 64, 256)),
+    (2_947_735_040, 32, 2560, (96, 96, 64, 320)),
+]
+
+
+@pytest.mark.parametrize(("parameters", "layers", "width", "ranks"), RWKV7)
+def test_rwkv_7_has_the_parameters_of_its_paper(parameters, layers, width, ranks):
+    """The four World3 models, to the last parameter: the published count leaves out the first layer's value mix, as the published files do."""
+    decay, rate, value, gate = ranks
+    config = {"model_type": "rwkv7", "hidden_size": width, "num_hidden_layers": layers, "vocab_size": 65536, "head_dim": 64, "tie_word_embeddings": False}
+    config |= {"decay_low_rank_dim": decay, "a_low_rank_dim": rate, "v_low_rank_dim": value, "gate_low_rank_dim": gate}
+    shape = shape_of_config(config)
+    assert isinstance(shape, Shape)
+    assert shape.parameters == parameters
+
+
 HOSTILE = [
     ({"num_attention_heads": 0}, "num_attention_heads"),
     ({"num_attention_heads": -8}, "num_attention_heads"),

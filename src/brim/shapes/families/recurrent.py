@@ -75,41 +75,48 @@ def rwkv4(f: "Fields", b: "Blueprint") -> None:
 
 
 def rwkv7(f: "Fields", b: "Blueprint") -> None:
-    """RWKV 7 as flash-linear-attention writes it (fla/models/rwkv7, fla/layers/rwkv7.py): a 64 × 64 state for every head."""
+    """RWKV 7 as flash-linear-attention writes it (fla 0.6.0, models/rwkv7, layers/rwkv7.py): for every head a state as wide as it and its values."""
     _pure(f, b)
     width, layers = decoder.begin(f, b, "model.embeddings")
     dim = f.maybe("head_dim", 1) or 64
     f.divides("head_dim", "hidden_size", dim, width)
-    inner = f.maybe("intermediate_size", 1) or width * (f.maybe("hidden_ratio", 1, 64) or 4)
-    ranks = {name: f.whole(f"{field}_low_rank_dim") for name, field in (("w", "decay"), ("v", "v"), ("a", "a"), ("g", "gate"))}
-    bias = f.raw("norm_bias") is not False
+    if isinstance(f.raw("attn"), dict):
+        raise f.bad("attn", "mixes attention into RWKV, which brim does not draw")
+    inner = f.maybe("intermediate_size", 1) or -(-width * (f.maybe("hidden_ratio", 1, 64) or 4) // 32) * 32
+    ranks = {name: f.maybe(f"{field}_low_rank_dim", 1) or usual for name, (field, usual) in _RANKS.items()}
+    wide = f.wholes("value_dim", layers, 1) or (width,) * layers
+    bias = "bare" if f.raw("norm_bias") is False else "layer"
     for index in range(layers):
         b.layer, p = index, f"model.layers.{index}."
         norms = ("pre_norm", "attn_norm", "ffn_norm") if index == 0 and f.raw("norm_first") is not False else ("attn_norm", "ffn_norm")
         for name in norms:
-            b.norm(p + name, width, "layer" if bias else "bare")
-        _rwkv7_attention(b, p + "attn.", width, dim, ranks, first=index == 0)
+            b.norm(p + name, width, bias)
+        _rwkv7_attention(b, p + "attn.", width, wide[index], dim, ranks, first=index == 0)
         b.vector(p + "ffn.x_k", "state", width)
         b.linear(p + "ffn.key", "up", width, inner)
         b.linear(p + "ffn.value", "down", inner, width)
-        kept = State(kind="rwkv7", conv_elements=2 * width, state_elements=width * dim, inner_width=width, heads=width // (dim or 1))
+        kept = State(kind="rwkv7", conv_elements=2 * width, state_elements=wide[index] * dim, inner_width=wide[index], heads=width // dim)
         b.draw(Layer(index=index, state=kept, feed_forward=FeedForward(kind="dense", width=inner, gated=False)))
-    decoder.end(b, final="model.norm", norm="layer" if bias else "bare")
+    decoder.end(b, final="model.norm", norm=bias)
 
 
-def _rwkv7_attention(b: "Blueprint", p: str, width: int, dim: int, ranks: "dict[str, int]", *, first: bool) -> None:
+# Low ranks of decay, value, rate and gate, and what fla's configuration_rwkv7.py takes where the file has none.
+_RANKS = {"w": ("decay", 64), "v": ("v", 16), "a": ("a", 64), "g": ("gate", 128)}
+
+
+def _rwkv7_attention(b: "Blueprint", p: str, width: int, wide: int, dim: int, ranks: "dict[str, int]", *, first: bool) -> None:
     for name in "rwkvag":
         b.vector(f"{p}x_{name}", "state", width, 1, 1)
     b.vector(p + "k_k", "state", width)
     b.vector(p + "k_a", "state", width)
-    b.vector(p + "r_k", "state", dim, width // (dim or 1))
-    for name in "rkv":
-        b.linear(f"{p}{name}_proj", "state_in", width, width)
-    b.linear(p + "o_proj", "state_out", width, width)
+    b.vector(p + "r_k", "state", dim, width // dim)
+    for name, out in (("r", width), ("k", width), ("v", wide)):
+        b.linear(f"{p}{name}_proj", "state_in", width, out)
+    b.linear(p + "o_proj", "state_out", wide, width)
     for name in "wag" if first else "wvag":
         b.linear(f"{p}{name}_lora.lora.0", "state", width, ranks[name])
-        b.linear(f"{p}{name}_lora.lora.2", "state", ranks[name], width, bias=name != "g")
-    b.norm(p + "g_norm", width, "layer")
+        b.linear(f"{p}{name}_lora.lora.2", "state", ranks[name], wide if name in "vg" else width, bias=name != "g")
+    b.norm(p + "g_norm", wide, "layer")
 
 
 def recurrent_gemma(f: "Fields", b: "Blueprint") -> None:

@@ -1,0 +1,69 @@
+"""A config and the tensor directory beside it, held against each other: what the files hold wins, and every difference is said.
+
+Guarantees: the counts of the answer are those of the directory; a missing, an extra or a differently shaped tensor is a sentence in `unusual`, as is a
+head that is stored although tied, or left out although not; layers for multi-token prediction count only where the files carry them.
+Not covered: packed weights are held against the config by their count alone, because packing changes names and dims.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brim.facts.model import Shape, Tensor, Weight
+
+
+def beside(shape: "Shape", weights: "tuple[Weight, ...]", tensors: "tuple[Tensor, ...]", *, packed: bool) -> "Shape":
+    """`shape` with the directory's counts, ties and prediction layers, and with what differs. `tensors` carry logical element counts."""
+    wanted = spelled(weights)
+    held = {tensor.name: tensor for tensor in tensors}
+    draft = {name for name, row in wanted.items() if row.tower == "draft"}
+    notes: list[str] = []
+    count = shape.draft_layers if draft & set(held) or packed else 0
+    tied = _tied(shape, wanted, held, notes) if not packed else shape.tied_embeddings
+    if not packed:
+        notes += _differences(wanted, held, draft, tied=tied)
+    total = sum(tensor.elements for tensor in tensors if tensor.name not in draft)
+    active = shape.active_parameters
+    if isinstance(active, int) and isinstance(shape.parameters, int):
+        active += total - shape.parameters
+    return shape.replace(
+        parameters=total if total else shape.parameters,
+        active_parameters=active if total else shape.active_parameters,
+        draft_layers=count,
+        tied_embeddings=tied,
+        unusual=(*shape.unusual, *notes),
+    )
+
+
+def spelled(weights: "tuple[Weight, ...]") -> "dict[str, Weight]":
+    """Every tensor by its name, experts spelled out."""
+    made: dict[str, Weight] = {}
+    for row in weights:
+        for number in range(row.copies):
+            made[row.name.replace("{}", str(number))] = row
+    return made
+
+
+def _tied(shape: "Shape", wanted: "dict[str, Weight]", held: "dict[str, Tensor]", notes: "list[str]") -> bool:
+    """Whether embedding and head share one tensor in the files."""
+    heads = [name for name in held if name.endswith(("lm_head.weight", "embed_out.weight")) and "shared_head" not in name]
+    if shape.tied_embeddings and heads:
+        notes.append(f"{heads[0]} is stored although the config ties it to the embedding")
+        return True
+    lacking = [name for name, row in wanted.items() if row.role == "lm_head" and row.op == "linear" and row.tower != "draft" and name not in held]
+    if lacking and not heads:
+        notes.append(f"{lacking[0]} is not in the files although the config does not tie it to the embedding")
+        return True
+    return shape.tied_embeddings
+
+
+def _differences(wanted: "dict[str, Weight]", held: "dict[str, Tensor]", draft: "set[str]", *, tied: bool) -> "list[str]":
+    lacking = [name for name, row in wanted.items() if name not in held and name not in draft and row.op != "buffer" and not (tied and row.role == "lm_head")]
+    more = [name for name in held if name not in wanted and not (tied and name.endswith(("lm_head.weight", "embed_out.weight")))]
+    other = [name for name, row in wanted.items() if name in held and held[name].dims != row.dims]
+    made = []
+    if lacking:
+        made.append(f"{len(lacking)} tensors that the config implies are not in the files, first {lacking[0]}")
+    if more:
+        made.append(f"{len(more)} tensors in the files are not implied by the config, first {more[0]}")
+    if other:
+        made.append(f"{len(other)} tensors are shaped differently than the config implies, first {other[0]}: {held[other[0]].dims} for {wanted[other[0]].dims}")
+    return made
