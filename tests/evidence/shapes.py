@@ -197,7 +197,7 @@ def plain(config):
 
 def check(family, rounds, seed):
     """One row of the table, and golden facts of the configs that agree."""
-    row = {"family": family, "tried": 0, "refused": 0, "agree": 0, "cached": 0, "cache_agree": 0, "misses": []}
+    row = {"family": family, "tried": 0, "refused": 0, "agree": 0, "cached": 0, "cache_agree": 0, "saved": 0, "saved_agree": 0, "misses": []}
     golden = []
     for kind, name, fields, wanted in cases(family, rounds, seed):
         try:
@@ -281,7 +281,7 @@ def main():
         golden += facts
         if args.family or row["misses"]:
             print(
-                f"{family}: {row['agree']} of {row['tried']}, refused {row['refused']}, cache {row['cache_agree']} of {row['cached']}",
+                f"{family}: {row['agree']} of {row['tried']}, refused {row['refused']}, cache {row['cache_agree']} of {row['cached']}, files {row['saved_agree']} of {row['saved']}",
                 *row["misses"][:6],
                 sep="\n  ",
                 flush=True,
@@ -298,6 +298,7 @@ def write(rows, absent, args, transformers_version, torch_version):
     """docs/evidence/shapes.md."""
     tried, agree = sum(row["tried"] for row in rows), sum(row["agree"] for row in rows)
     cached, same = sum(row["cached"] for row in rows), sum(row["cache_agree"] for row in rows)
+    written, equal = sum(row["saved"] for row in rows), sum(row["saved_agree"] for row in rows)
     clean = sum(1 for row in rows if row["tried"] and row["agree"] == row["tried"])
     lines = [
         "# Shapes from configs, against transformers",
@@ -306,23 +307,26 @@ def write(rows, absent, args, transformers_version, torch_version):
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, transformers {transformers_version}, torch {torch_version}.",
         "",
         f"{len(rows)} families, {tried} readings of configs; in {agree} the parameter count, every tensor's published name and its dims are equal; "
-        f"{clean} families without a miss. Caches filled by a short run on the CPU: {same} of {cached} agree layer by layer (widths, windows, states).",
+        f"{clean} families without a miss. Caches filled by a short run on the CPU: {same} of {cached} agree layer by layer (widths, windows, states). "
+        f"Small models written to safetensors by transformers and read back by brim: {equal} of {written} hold exactly the tensors that their config implies.",
         "",
         "A reading is one config read by brim: once with only its own fields (brim supplies the family's defaults), once with all fields. "
         "Tied embeddings are part of every reading. Not built: configs that transformers itself refuses.",
         "",
-        "| family | readings | equal | caches | equal | not built | misses |",
-        "|---|---:|---:|---:|---:|---:|---|",
+        "| family | readings | equal | caches | equal | files | equal | not built | misses |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for row in rows:
         note = KNOWN.get(row["family"], "") if row["misses"] else ""
         misses = "<br>".join([*([f"*{note}*"] if note else []), *(miss[:160] for miss in row["misses"][:4])]).replace("|", "/")
-        lines.append(f"| {row['family']} | {row['tried']} | {row['agree']} | {row['cached']} | {row['cache_agree']} | {row['refused']} | {misses} |")
+        lines.append(
+            f"| {row['family']} | {row['tried']} | {row['agree']} | {row['cached']} | {row['cache_agree']} | {row['saved']} | {row['saved_agree']} | {row['refused']} | {misses} |"
+        )
     lines += ["", f"Read by brim without an oracle here (not in this transformers): {', '.join(absent) or 'none'}.", ""]
     target = ROOT / "docs" / "evidence" / "shapes.md"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(lines))
-    print(f"{agree} of {tried} readings equal, {same} of {cached} caches; {clean} of {len(rows)} families clean")
+    print(f"{agree} of {tried} readings equal, {same} of {cached} caches, {equal} of {written} folders; {clean} of {len(rows)} families clean")
 
 
 if __name__ == "__main__":
