@@ -16,6 +16,7 @@ import platform
 import random
 import re
 import sys
+import tempfile
 import warnings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -228,13 +229,35 @@ def check(family, rounds, seed):
     return row, golden
 
 
+def saved(model):
+    """What differs between the files that transformers writes for a model and brim's reading of the folder; None where it cannot write them."""
+    from brim.checkpoint import open_checkpoint
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            model.save_pretrained(folder)
+        except Exception:
+            return None
+        checkpoint = open_checkpoint(folder)
+    if isinstance(checkpoint.shape, Missing):
+        return [f"Missing: {checkpoint.shape.detail}"]
+    total = sum(tensor.elements for tensor in checkpoint.tensors)
+    wrong = [note for note in checkpoint.shape.unusual if "the config" in note]
+    return wrong if checkpoint.shape.parameters == total else [*wrong, f"parameters {checkpoint.shape.parameters} for {total}"]
+
+
 def odd_cache(row, family, fields, wanted, name, given):
-    """The same small model on the CPU, run once for its cache."""
+    """The same small model on the CPU, written to files once and run once for its cache."""
     try:
         config, model = build(family, fields, wanted, "cpu")
         wrong = caches(family, config, model.eval(), json.loads(json.dumps(given, default=str)))
     except Exception:
         return
+    differs = saved(model)
+    row["saved"] += differs is not None
+    row["saved_agree"] += differs == []
+    if differs:
+        row["misses"].append(f"{name}, files: {'; '.join(differs[:2])}")
     if wrong is None:
         return
     row["cached"] += 1
