@@ -2,7 +2,7 @@
 
 import os
 
-from brim.checkpoint import open_checkpoint
+from brim.checkpoint import layered, open_checkpoint
 from brim.clock import SystemClock
 from brim.engines.llama_cpp import NEWEST_BUILD
 from brim.errors import Usage
@@ -152,7 +152,7 @@ def inspect(model: "str | Checkpoint") -> "tuple[Checkpoint, Anatomy]":
     """What is in a model: its facts, and what they amount to. Raises as `read`."""
     from brim.anatomy import describe
 
-    checkpoint = read(model) if isinstance(model, str) else model
+    checkpoint = layered(read(model) if isinstance(model, str) else model)
     return checkpoint, describe(checkpoint)
 
 

@@ -73,12 +73,16 @@ def _gguf(source: "Source", folder: "str | None") -> Checkpoint:
     checkpoint = gguf.join(parts)
     kind = checkpoint.metadata.get("general.file_type")
     word = GGUF_FILE_TYPES.get(kind, "") if isinstance(kind, int) else ""
-    return _layered(checkpoint).replace(quantisation=word or _commonest(checkpoint.tensors))
+    return checkpoint.replace(quantisation=word or _commonest(checkpoint.tensors))
 
 
-def _layered(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint with GGUF keys, with the layers that its keys and tensors tell; files that are no model (an adapter) keep what they have."""
-    if checkpoint.role not in ("model", "mmproj") or not isinstance(checkpoint.metadata.get("general.architecture"), str):
+def layered(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with its layers. Those of a GGUF are read here, on demand: llama.cpp prices a file without them, and starts faster for it."""
+    if (
+        not isinstance(checkpoint.shape, Missing)
+        or checkpoint.role not in ("model", "mmproj")
+        or not isinstance(checkpoint.metadata.get("general.architecture"), str)
+    ):
         return checkpoint
     from brim.shapes.gguf import shape_of_gguf
 
@@ -335,7 +339,7 @@ def _config_only(source: "Source", config: "dict[str, Any]") -> Checkpoint:
 def _shaped(checkpoint: Checkpoint) -> Checkpoint:
     """A shape file with its layers, where it carries a Hugging Face config; GGUF metadata goes the way of a GGUF file."""
     if "general.architecture" in checkpoint.metadata:
-        return _layered(checkpoint)
+        return checkpoint
     config = dict(checkpoint.metadata)
     if checkpoint.tensors or checkpoint.form != "shape":
         return checkpoint.replace(shape=_shape(config, checkpoint.source))

@@ -50,6 +50,15 @@ def test_the_keys_alone_tell_the_same_attention_and_states():
         assert isinstance(keys.parameters, Missing)
 
 
+def test_inspecting_a_gguf_draws_its_layers():
+    """`brim.inspect` of a checkpoint with GGUF keys gives its layers in a line, and its parameters."""
+    from brim.api import inspect
+
+    _checkpoint, anatomy = inspect(allocations.checkpoint_of("shapes", "gemma-3-12b"))
+    assert anatomy.picture == "5×swa(1024) + 1×full, 8 times"
+    assert anatomy.parameters == 11766034176
+
+
 def keys_of(**changes):
     """A small llama's keys."""
     keys = {
