@@ -200,34 +200,43 @@ def _attention(attention: "Attention") -> str:
 
 
 def _fold(words: "list[str]") -> str:
-    """The shortest of: one period repeated (with a rest), or the plain runs."""
-    count = len(words)
-    for period in range(1, count // 2 + 1):
-        times = count // period
-        if all(words[index] == words[index % period] for index in range(times * period)):
-            rest = words[times * period :]
-            body = _runs(words[:period])
-            if period == 1:
-                return f"{count}×{words[0]}"
-            if rest and rest != words[: len(rest)]:
-                continue
-            return f"{body}, {times} times" + (f", then {_runs(rest)}" if rest else "")
-    lead = next((index for index in range(1, min(count, 8)) if count - index > 1 and len(set(words[index:])) == 1), 0)
-    if lead:
-        return _runs(words)
-    for skip in range(1, min(count // 2, 8)):
-        tail = words[skip:]
-        for period in range(2, len(tail) // 2 + 1):
-            if len(tail) % period == 0 and all(tail[index] == tail[index % period] for index in range(len(tail))):
-                return f"{_runs(words[:skip])}, then {_runs(tail[:period])}, {len(tail) // period} times"
-    return _runs(words)
-
-
-def _runs(words: "list[str]") -> str:
+    """Runs of alike layers; where a row of runs stands several times in a row, it is said once with its count, the longest stretch first."""
     runs: list[tuple[int, str]] = []
     for item in words:
         if runs and runs[-1][1] == item:
             runs[-1] = (runs[-1][0] + 1, item)
         else:
             runs.append((1, item))
+    parts: list[str] = []
+    loose: list[tuple[int, str]] = []
+    at = 0
+    while at < len(runs):
+        period, times = _repeat(runs, at)
+        if times < 2:
+            loose.append(runs[at])
+            at += 1
+            continue
+        if loose:
+            parts.append(_say(loose))
+            loose = []
+        parts.append(f"{_say(runs[at : at + period])}, {times} times")
+        at += period * times
+    if loose:
+        parts.append(_say(loose))
+    return ", then ".join(parts)
+
+
+def _repeat(runs: "list[tuple[int, str]]", at: int) -> tuple[int, int]:
+    """(length, times) of the row of runs that, said again and again from `at` on, covers most; times 1 where none is said twice."""
+    best = (1, 1)
+    for period in range(2, min(16, (len(runs) - at) // 2) + 1):
+        times = 1
+        while runs[at + times * period : at + (times + 1) * period] == runs[at : at + period]:
+            times += 1
+        if times > 1 and period * times > best[0] * best[1]:
+            best = (period, times)
+    return best
+
+
+def _say(runs: "list[tuple[int, str]]") -> str:
     return " + ".join(f"{times}×{item}" for times, item in runs)

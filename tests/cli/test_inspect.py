@@ -50,6 +50,8 @@ def test_a_hostile_name_cannot_drive_the_terminal(brim, tmp_path) -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert text.splitlines()[0] == "a�b�"
+    answer = brim("fit", "m.gguf")
+    assert "\x1b" not in answer.stdout + answer.stderr
 
 
 def priced(model: str) -> dict[str, object]:
@@ -117,6 +119,7 @@ FULL, SWA, MAMBA = {"attention": attention()}, {"attention": attention("sliding"
         ([{**FULL, "feed_forward": DENSE}] + [{**FULL, "feed_forward": MOE}] * 26, "1×full + 26×full+moe(8/128)"),
         ([FULL] + [SWA, FULL] * 4, "1×full + 1×swa(1024), 4 times, then 1×full"),
         ([MAMBA] * 3 + [FULL], "3×mamba2 + 1×full"),
+        (([MAMBA] * 2 + [FULL]) * 3 + [MAMBA, FULL] * 3 + [MAMBA], "2×mamba2 + 1×full, 3 times, then 1×mamba2 + 1×full, 3 times, then 1×mamba2"),
         ([{"attention": attention("latent")}] * 2, "2×mla"),
         ([FULL] * 2 + [{"attention": attention(shared=1)}] * 2, "2×full + 2×full→shared"),
         ([{"feed_forward": DENSE}], "1×ffn"),

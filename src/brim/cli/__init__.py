@@ -93,5 +93,6 @@ def _fail(fault: BrimError, words: list[str]) -> int:
 
         print(json.dumps(error(fault), ensure_ascii=False))
     else:
-        print(f"brim: {fault}\n      {fault.hint}", file=sys.stderr)
+        said = "".join(char if char.isprintable() or char == "\n" else "�" for char in str(fault))  # it may quote a file that an enemy wrote
+        print(f"brim: {said}\n      {fault.hint}", file=sys.stderr)
     return fault.exit_code

@@ -1,6 +1,7 @@
 """The argument parser that all commands share: our errors, our exit codes, sizes and times as types."""
 
 import argparse
+import os
 
 from brim.errors import Usage
 from brim.units import parse_size, parse_time
@@ -10,11 +11,28 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+def _as_it_is(text: str, plural: str = "", number: int = 1) -> str:
+    return text if number == 1 else plural
+
+
+# argparse looks for translations of its own words at every start (it loads `locale` and searches the disk); brim speaks one language.
+argparse._ = argparse.ngettext = _as_it_is  # type: ignore[attr-defined]
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """argparse's own, told the width: left alone it loads `shutil` (and with it three compression libraries) for every argument that is added."""
+    try:
+        width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns
+    except (ValueError, OSError):
+        width = 80
+    return argparse.HelpFormatter(prog, width=width - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with our error class instead of its exit; abbreviations are off so that a new flag cannot change an old command."""
 
     def __init__(self, command: str, purpose: str) -> None:
-        super().__init__(prog=f"brim {command}", description=purpose, allow_abbrev=False)
+        super().__init__(prog=f"brim {command}", description=purpose, allow_abbrev=False, formatter_class=_formatter)
 
     def error(self, message: str) -> "NoReturn":
         """A usage error, exit code 2."""

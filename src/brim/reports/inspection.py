@@ -1,6 +1,6 @@
 """What `brim inspect` prints, as text and as `brim.inspect/1`: values in, characters out; no number is computed here but shares of given ones."""
 
-from brim.reports.text import size, table
+from brim.reports.text import clean, size, table
 from brim.units import format_bytes
 from brim.values import Missing, plain
 
@@ -31,22 +31,17 @@ def text(checkpoint: "Checkpoint", anatomy: "Anatomy", *, tensors: bool, explain
         ("weights", f"{size(anatomy.weights_bytes)} in {len(checkpoint.tensors)} tensors; files {size(checkpoint.file_bytes)}"),
     ]
     width = max(len(key) for key, _ in rows)
-    lines = [_clean(checkpoint.name), *(f"  {key.ljust(width)}  {_clean(value)}" for key, value in rows)]
+    lines = [clean(checkpoint.name), *(f"  {key.ljust(width)}  {clean(value)}" for key, value in rows)]
     for title, slices in (("by role", anatomy.by_role), ("by format", anatomy.by_format)):
         if slices:
             lines.extend(["", *_slices(title, slices, anatomy.weights_bytes)])
     if anatomy.unusual:
-        lines.extend(["", "unusual", *(f"  {_clean(note)}" for note in anatomy.unusual)])
+        lines.extend(["", "unusual", *(f"  {clean(note)}" for note in anatomy.unusual)])
     if explain:
         lines.extend(["", *_explained(checkpoint)])
     if tensors:
         lines.extend(["", *_tensors(checkpoint.tensors)])
     return "\n".join(lines)
-
-
-def _clean(words: str) -> str:
-    """Words out of a file, made safe for a terminal: no control characters, no line breaks, at most 400 characters."""
-    return "".join(char if char.isprintable() else "�" for char in words[:400])
 
 
 def _count(value: "int | Missing") -> str:
@@ -71,17 +66,17 @@ def _slices(title: str, slices: "tuple[Slice, ...]", whole: int) -> list[str]:
 
 
 def _explained(checkpoint: "Checkpoint") -> list[str]:
-    lines = ["where from", f"  header read from {_clean(checkpoint.source)}"]
-    lines.extend(f"  shard {number}: {_clean(name)}" for number, name in enumerate(checkpoint.shards))
+    lines = ["where from", f"  header read from {clean(checkpoint.source)}"]
+    lines.extend(f"  shard {number}: {clean(name)}" for number, name in enumerate(checkpoint.shards))
     lines.append("  parameters: logical elements of the tensor directory; sizes: bytes that the files hold for each tensor")
     shape = checkpoint.shape
     lines.append(
-        f"  layers: {shape.detail}" if isinstance(shape, Missing) else "  layers: derived from the metadata below and checked against the tensors' names"
+        f"  layers: {clean(shape.detail)}" if isinstance(shape, Missing) else "  layers: derived from the metadata below and checked against the tensors' names"
     )
     lines.append("metadata")
     for key, value in checkpoint.metadata.items():
         words = str(value)
-        lines.append(f"  {_clean(key)} = {_clean(words[:_LONGEST])}{' …' if len(words) > _LONGEST else ''}")
+        lines.append(f"  {clean(key)} = {clean(words[:_LONGEST])}{' …' if len(words) > _LONGEST else ''}")
     return lines
 
 
@@ -89,7 +84,7 @@ def _tensors(tensors: "tuple[Tensor, ...]") -> list[str]:
     rows: list[tuple[str, ...]] = [("tensor", "type", "dims", "bytes", "parameters", "shard")]
     for tensor in tensors:
         rows.append(
-            (_clean(tensor.name), tensor.dtype, " × ".join(map(str, tensor.dims)) or "-", str(tensor.stored_bytes), str(tensor.elements), str(tensor.shard))
+            (clean(tensor.name), tensor.dtype, " × ".join(map(str, tensor.dims)) or "-", str(tensor.stored_bytes), str(tensor.elements), str(tensor.shard))
         )
     return table(rows, right=(3, 4, 5))
 

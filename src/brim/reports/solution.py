@@ -1,7 +1,7 @@
 """The answer of the solver as a document and for a terminal: values in, characters out; no number is computed here."""
 
 from brim.budget import CAVEAT, sentence
-from brim.reports.text import table
+from brim.reports.text import clean, table
 from brim.units import format_bytes
 from brim.values import plain
 
@@ -89,7 +89,7 @@ def terminal(found: "Solution", *, explain: bool) -> str:
     answer, checkpoint = found.answer, found.checkpoint
     head = {"fits": "FITS", "does_not_fit": "DOES NOT FIT", "cannot_tell": "CANNOT TELL"}[found.verdict]
     lines = [
-        f"{head}: the largest {', then '.join(found.wanted)} of {checkpoint.name} ({checkpoint.architecture}) with {answer.plan.engine} {answer.plan.engine_version}"
+        f"{head}: the largest {', then '.join(found.wanted)} of {clean(checkpoint.name)} ({clean(checkpoint.architecture)}) with {answer.plan.engine} {answer.plan.engine_version}"
     ]
     lines.extend(f"  not priced: {item}" for item in answer.missing)
     if not answer.missing:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _VERDICTS = {"fits": "FITS", "does_not_fit": "DOES NOT FIT", "cannot_tell": "CANNOT TELL"}
 
 
+def clean(words: str, longest: int = 400) -> str:
+    """Words out of a file, made safe for a terminal: no control characters, no line breaks, at most `longest` characters."""
+    return words[:longest] if words.isprintable() else "".join(char if char.isprintable() else "�" for char in words[:longest])
+
+
 def size(value: "int | Missing") -> str:
     """A number of bytes, or the word for its absence."""
     return f"unknown ({value.reason})" if isinstance(value, Missing) else format_bytes(value)
@@ -37,8 +42,8 @@ def _bytes_cell(span: "Span") -> str:
 def prediction(answer: "Prediction", *, explain: bool) -> str:
     """The verdict first, then a table that a person can check by hand."""
     plan, checkpoint = answer.plan, answer.checkpoint
-    lines = [f"{_VERDICTS[answer.verdict]}: {checkpoint.name} ({checkpoint.architecture}) with {plan.engine} {plan.engine_version}"]
-    lines.extend(f"  {reason}" for reason in answer.reasons)
+    lines = [f"{_VERDICTS[answer.verdict]}: {clean(checkpoint.name)} ({clean(checkpoint.architecture)}) with {plan.engine} {plan.engine_version}"]
+    lines.extend(f"  {clean(reason, 4000)}" for reason in answer.reasons)
     if plan.workload:
         lines.append("  priced for: " + ", ".join(f"{key} {value}" for key, value in plan.workload.items() if value not in (None, [], "")))
     if plan.parts:
