@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "book": _BASE | SPINE | EDGES | {"governor"},
     "checkpoint": _BASE | {"packing", "shapes", "readers"},
     "api": _BASE | SPINE | EDGES | {"admission", "training", "governor", "launch", "machine", "checkpoint", "__init__"},
-    "training": _BASE | SPINE | EDGES,
+    "training": _BASE | SPINE | EDGES | {"checkpoint"},
     "__init__": _BASE | SPINE | JOIN | {"client"},
     "__main__": {"cli"},
     "cli": _BASE | SPINE | {"api", "clock", "machine", "__init__"},

@@ -259,6 +259,13 @@ def training_configs(paths: "Sequence[str]") -> "tuple[TrainWorkload, str]":
     return read_configs(paths, TrainWorkload())
 
 
+def training_command(command: "Sequence[str]") -> "tuple[TrainWorkload, str] | None":
+    """The workload and the model ('' where it names none) of a training command (torchrun, accelerate, deepspeed, axolotl, …); None for any other command."""
+    from brim.training import read_command
+
+    return read_command(command)
+
+
 def fit_training(
     model: str,
     workload: "TrainWorkload",

@@ -1,10 +1,8 @@
 """The join for training: reads a model and configuration files, prices a step, judges it, looks for the largest or cheapest that fits."""
 
-import os
-
 from brim import gate
 from brim.engines.train import price, survey
-from brim.errors import BadCheckpoint, CannotTell, NotACheckpoint, Unreadable, Usage
+from brim.errors import CannotTell, Usage
 from brim.facts.model import Checkpoint
 from brim.facts.training import TrainWorkload
 from brim.prediction import Prediction
@@ -20,45 +18,22 @@ if TYPE_CHECKING:
     from brim.preflight import Compressed, Preflight
     from brim.training_solver import Found
 
-MOST_CONFIG_BYTES = 16 << 20
-
 
 def read_model(model: str) -> "tuple[Checkpoint, Census]":
-    """A model's facts and its census, from a folder with a `config.json`, such a file, or a shape file that holds a `config`."""
+    """A model's facts and its census, from anything that brim opens: a folder or file with a config.json, safetensors, a shape file, a GGUF."""
+    from brim.checkpoint import open_checkpoint
+    from brim.engines.train.from_gguf import shape_and_rows
     from brim.shapes.config import read
 
-    path = os.path.join(model, "config.json") if os.path.isdir(model) else model
-    config = _config(path)
-    shape, rows = read(config, path)
+    checkpoint = open_checkpoint(model)
+    config = checkpoint.metadata
+    if "general.architecture" in config:
+        shape, rows = shape_and_rows(config, checkpoint.tensors)
+    else:
+        shape, rows = read(config, checkpoint.source)
     if isinstance(shape, Missing):
-        raise CannotTell(f"{path}: {shape.detail}", hint="Give a model whose architecture brim knows, or --params N to the preflight.")
-    census = survey(shape, rows)
-    checkpoint = Checkpoint(
-        form="config", source=path, name=str(config.get("_name_or_path") or os.path.basename(os.path.dirname(os.path.abspath(path))) or path),
-        architecture=shape.architecture, metadata=config, tensors=(), file_bytes=0, shape=shape,
-    )  # fmt: skip
-    return checkpoint, census
-
-
-def _config(path: str) -> "dict[str, Any]":
-    import json
-
-    try:
-        if os.path.getsize(path) > MOST_CONFIG_BYTES:
-            raise NotACheckpoint(
-                f"{path} is no config.json: it is {os.path.getsize(path)} bytes long", hint="Training is priced from a config.json or a folder with one."
-            )
-        with open(path, "rb") as file:
-            config = json.loads(file.read(MOST_CONFIG_BYTES))
-    except OSError as fault:
-        raise Unreadable(f"{path}: {fault.strerror or fault}") from None
-    except (ValueError, RecursionError):
-        raise NotACheckpoint(f"{path} is no JSON", hint="Training is priced from a config.json or a folder with one.") from None
-    if isinstance(config, dict) and isinstance(config.get("config"), dict):
-        config = config["config"]
-    if not isinstance(config, dict):
-        raise BadCheckpoint(f"{path} holds no configuration")
-    return config
+        raise CannotTell(f"{checkpoint.source}: {shape.detail}", hint="Give a model whose architecture brim knows, or --params N to the preflight.")
+    return checkpoint, survey(shape, rows)
 
 
 def read_configs(paths: "Sequence[str]", base: TrainWorkload) -> "tuple[TrainWorkload, str]":
@@ -67,6 +42,40 @@ def read_configs(paths: "Sequence[str]", base: TrainWorkload) -> "tuple[TrainWor
     from brim.readers.training_config import read_document
 
     return combine(tuple(read_config(read_document(path)) for path in paths), base)
+
+
+def read_command(command: "Sequence[str]") -> "tuple[TrainWorkload, str] | None":
+    """The workload and model of a training command line; None where it is another program's, or names neither a file nor arguments that brim knows."""
+    from brim.engines.train.command import is_training, read
+    from brim.engines.train.words import combine, known, read_config
+    from brim.readers.training_config import read_document
+
+    if not is_training(command):
+        return None
+    launch = read(command)
+    documents = [read_document(path) for path in launch.files]
+    if launch.program == "tune" and documents:
+        documents[0] = merged(documents[0], launch.arguments)
+    elif known(launch.arguments):
+        documents.insert(0, launch.arguments)
+    if launch.document:  # plain ranks stand under what the files say of sharding; sharding on the command line stands over them
+        documents.insert(0 if launch.document.get("distributed_type") == "MULTI_GPU" else len(documents), launch.document)
+    documents = [document for document in documents if known(document)]
+    if not documents:
+        return None
+    workload, model = combine(tuple(read_config(document) for document in documents), TrainWorkload())
+    if workload.sharding != "none" and workload.ranks < 2:
+        workload = workload.replace(ranks=1, sharding="none")
+    return workload, model
+
+
+def merged(document: "dict[str, Any]", over: "dict[str, Any]") -> "dict[str, Any]":
+    """`document` with what stands in `over`, mapping by mapping."""
+    out = dict(document)
+    for key, value in over.items():
+        inner = out.get(key)
+        out[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return out
 
 
 def fit_training(model: "str | tuple[Checkpoint, Census]", workload: TrainWorkload, devices: "tuple[Device, ...]", caveats: tuple[str, ...] = ()) -> Prediction:

@@ -123,3 +123,46 @@ def test_torch_is_never_imported(model):
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'numpy', 'yaml')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_solve_train_auto(brim, model):
+    """The batch that is found is accepted by `fit` with the words that it gives, one more is not; the JSON is valid."""
+    document = json.loads(brim("solve", model, "--train", "auto", "--for", "batch", "--seq", "512", "--device", "cuda:24GiB", "--json").stdout)
+    jsonschema.validate(document, json.loads(brim("schema", "solve-train").stdout))
+    assert document["fits"]
+    assert {"brim", "trl", "accelerate", "torchtune"} <= set(document["words"])
+    words = document["words"]["brim"].split()
+    assert brim("fit", model, *words, "--device", "cuda:24GiB").returncode == 0
+    words[words.index("--batch") + 1] = str(document["workload"]["batch"] + 1)
+    assert brim("fit", model, *words, "--device", "cuda:24GiB").returncode != 0
+    assert brim("solve", model, "--train", "auto", "--for", "everything", "--device", "cuda:24GiB").returncode == 2
+
+
+def test_a_training_command_is_priced_and_gated(brim, model, tmp_path):
+    """`brim fit -- torchrun …` prices the step; `brim run` refuses it (3) on a budget that is too small, before anything starts; a command that says nothing is 4."""
+    mark = tmp_path / "started"
+    script = tmp_path / "train.py"
+    script.write_text(f"open({str(mark)!r}, 'w')\n")
+    arguments = ["--model_name_or_path", model, "--per_device_train_batch_size", "1", "--max_length", "512", "--bf16", "--gradient_checkpointing", "true"]
+    answer = brim("fit", "--device", "cuda:24GiB", "--json", "--", "torchrun", "--nproc_per_node", "1", str(script), *arguments)
+    assert answer.returncode == 3
+    assert json.loads(answer.stdout)["engine"]["name"] == "train"
+    refused = brim("run", "--run-dir", str(tmp_path / "run"), "--", sys.executable, str(script), *arguments, env={"BRIM_DEVICE_BUDGET_BYTES": "1000000000"})
+    assert refused.returncode == 3, refused.stderr
+    assert not mark.exists()
+    assert brim("fit", "--device", "cuda:24GiB", "--", "torchrun", str(script)).returncode == 4
+
+
+def test_a_gguf_and_its_config_give_the_same_step(brim, tmp_path):
+    """A dense llama as GGUF and as config.json: the same parts to the byte."""
+    from tests.gguf_bytes import dense_llama, write_sparse
+
+    gguf = tmp_path / "small.gguf"
+    write_sparse(str(gguf), *dense_llama(layers=4, width=512, heads=8, kv_heads=2, feed_forward=1024, vocab=1000))
+    config = tmp_path / "config.json"
+    widths = {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000, "num_hidden_layers": 4}
+    tensors = json.loads(brim("inspect", str(gguf), "--json", "--tensors").stdout).get("tensors", [])
+    tied = not any(tensor["name"] == "output.weight" for tensor in tensors) if tensors else False
+    config.write_text(json.dumps({"model_type": "llama", **widths, "tie_word_embeddings": tied}))
+    said = [json.loads(brim("fit", str(path), "--train", "lora", "--device", "cuda:24GiB", "--json").stdout)["parts"] for path in (gguf, config)]
+    assert [(part["name"], part["bytes"]) for part in said[0]] == [(part["name"], part["bytes"]) for part in said[1]]

@@ -44,10 +44,30 @@ FAMILIES = {
     "qwen3_moe": {"model_type": "qwen3_moe", "hidden_size": H, "intermediate_size": 3072, "moe_intermediate_size": 768, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": V, "num_experts": 16, "num_experts_per_tok": 4},
 }  # fmt: skip
 
+MORE = {
+    "starcoder2": {"model_type": "starcoder2", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 49152, "sliding_window": None},
+    "stablelm": {"model_type": "stablelm", "hidden_size": H, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50304},
+    "falcon": {"model_type": "falcon", "hidden_size": H, "num_attention_heads": 16, "vocab_size": 65024, "multi_query": True, "parallel_attn": True, "bias": False},
+    "cohere": {"model_type": "cohere", "hidden_size": H, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 64000},
+    "olmo": {"model_type": "olmo", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50304},
+    "olmoe": {"model_type": "olmoe", "hidden_size": H, "intermediate_size": 768, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50304, "num_experts": 16, "num_experts_per_tok": 4},
+    "qwen2_moe": {"model_type": "qwen2_moe", "hidden_size": H, "intermediate_size": 2816, "moe_intermediate_size": 704, "shared_expert_intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": V, "num_experts": 16, "num_experts_per_tok": 4},
+    "deepseek_v3": {"model_type": "deepseek_v3", "hidden_size": H, "intermediate_size": 2816, "moe_intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": V, "n_routed_experts": 16, "num_experts_per_tok": 4, "n_shared_experts": 1, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1, "kv_lora_rank": 256, "q_lora_rank": 384, "qk_rope_head_dim": 32, "qk_nope_head_dim": 64, "v_head_dim": 64},
+    "smollm3": {"model_type": "smollm3", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 64000, "pad_token_id": 0},
+    "gptj": {"model_type": "gptj", "n_embd": H, "n_head": 16, "rotary_dim": 32, "vocab_size": 50400},
+    "gpt_bigcode": {"model_type": "gpt_bigcode", "n_embd": H, "n_head": 16, "vocab_size": 49152},
+    "glm4": {"model_type": "glm4", "hidden_size": H, "intermediate_size": 3584, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 64000, "pad_token_id": 0},
+    "nemotron": {"model_type": "nemotron", "hidden_size": H, "intermediate_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 64000},
+    "helium": {"model_type": "helium", "hidden_size": H, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 64, "vocab_size": 48000},
+    "mpt": {"model_type": "mpt", "d_model": H, "n_heads": 16, "vocab_size": 50368},
+    "seed_oss": {"model_type": "seed_oss", "hidden_size": H, "intermediate_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 64000},
+    "gpt_oss": {"model_type": "gpt_oss", "hidden_size": H, "intermediate_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 64000, "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 128},
+}  # fmt: skip
+
 
 def config_of(family, layers=L):
-    raw = dict(FAMILIES[family])
-    raw["n_layer" if family in ("gpt2", "bloom") else "num_hidden_layers"] = layers
+    raw = dict(FAMILIES.get(family) or MORE[family])
+    raw["n_layers" if family == "mpt" else "n_layer" if family in ("gpt2", "bloom", "gptj", "gpt_bigcode") else "num_hidden_layers"] = layers
     for key in (
         ("resid_pdrop", "embd_pdrop", "attn_pdrop")
         if family in ("gpt2", "phi")
@@ -199,8 +219,8 @@ def measure(case):
         return out
 
 
-EXPERTS = ("mixtral", "qwen3_moe")
-EAGER_ONLY = ("gemma2", "bloom")
+EXPERTS = ("mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "deepseek_v3", "gpt_oss")
+EAGER_ONLY = ("gemma2", "bloom", "mpt", "gpt_oss")
 BASE = {
     "method": "full",
     "rank": 0,
@@ -251,17 +271,25 @@ def cases():
     for family in ("llama", "qwen2", "qwen3", "mistral"):
         for checkpointing in ("none", "full"):
             yield case_of(family, checkpointing=checkpointing, mask="none")
+    for family in MORE:
+        for method, rank in (("full", 0), ("lora", 16)):
+            for checkpointing in ("none", "full"):
+                for precision in ("bf16",) if family in EXPERTS else ("bf16", "fp32"):
+                    yield case_of(family, method=method, rank=rank, checkpointing=checkpointing, precision=precision)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--family", nargs="*")
     parser.add_argument("--method", default="")
+    parser.add_argument("--more", action="store_true", help="only the architectures behind the grid")
     parser.add_argument("--limit", type=int, default=0)
     arguments = parser.parse_args()
     hooks_on_frozen()
     done = 0
     for case in cases():
+        if arguments.more and case["family"] not in MORE:
+            continue
         if (arguments.family and case["family"] not in arguments.family) or (arguments.method and case["method"] != arguments.method):
             continue
         try:

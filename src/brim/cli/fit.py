@@ -4,7 +4,7 @@ import sys
 
 from brim import api
 from brim.cli.flags import add_devices, add_workload, build, workload
-from brim.cli.words import Parser, emit, split_command
+from brim.cli.words import Parser, emit, split_command, starts_training
 from brim.errors import CannotTell, Refused, Usage
 from brim.gate import DOES_NOT_FIT, FITS
 from brim.reports import documents, text
@@ -17,7 +17,7 @@ EXIT_CODES = {FITS: 0, DOES_NOT_FIT: Refused.exit_code}
 def main(argv: list[str]) -> int:
     """Exit 0 fits, 3 does not fit, 4 cannot tell."""
     own, command = split_command(argv)
-    if any(word in ("--train", "--config") or word.startswith(("--train=", "--config=")) for word in own):
+    if starts_training(command) or any(word in ("--train", "--config") or word.startswith(("--train=", "--config=")) for word in own):
         from brim.cli.fit_train import main as fit_training
 
         return fit_training(argv)

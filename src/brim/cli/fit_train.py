@@ -3,7 +3,7 @@
 import sys
 
 from brim import api
-from brim.cli.words import Parser, emit, fraction
+from brim.cli.words import Parser, emit, fraction, split_command
 from brim.errors import CannotTell, Refused, Usage
 from brim.facts.training import TrainWorkload
 from brim.gate import DOES_NOT_FIT, FITS
@@ -93,8 +93,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--reserve", type=fraction, metavar="FRACTION", help="hold back this share of each device (0…1)")
     parser.add_argument("--device", action="append", default=[], metavar="D", help='cuda:24GiB, "RTX 3090", a probed id; repeat it for several cards')
     add_training(parser)
-    asked = parser.parse_args(argv)
+    own, command = split_command(argv)
+    asked = parser.parse_args(own)
     base, named = api.training_configs(asked.config) if asked.config else (TrainWorkload(), "")
+    if command:
+        found = api.training_command(command)
+        if found is None:
+            raise CannotTell(
+                f"{command[0]}: neither a training file nor trainer arguments that brim knows are named",
+                hint="Give the step as flags: brim fit MODEL --train …",
+            )
+        base, named = found
     model = asked.model or named
     if not model:
         raise Usage("fit --train: a MODEL is needed", hint="Give a folder with a config.json.")

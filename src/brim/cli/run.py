@@ -7,9 +7,9 @@ from brim import api
 from brim.cli import limits as bounds
 from brim.cli import live
 from brim.cli.fit import add_workload, workload
-from brim.cli.words import Parser, emit, split_command
+from brim.cli.words import Parser, emit, split_command, starts_training
 from brim.engines.llama_cpp.command import read
-from brim.errors import Usage
+from brim.errors import BrimError, Usage
 from brim.facts.extras import Extras
 from brim.reports import text
 
@@ -77,6 +77,8 @@ def announce(asked: "Namespace") -> Extras:
 
 def _predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Prediction | None":
     """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget."""
+    if starts_training(command):
+        return _training(asked.model, command)
     named = (asked.model, workload(asked)) if asked.model is not None else _named(command)
     if named is None:
         return None
@@ -85,6 +87,19 @@ def _predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Predi
     if budget is not None:
         environ["BRIM_DEVICE_BUDGET_BYTES"] = str(budget)
     return api.fit(named[0], named[1], environ=environ)
+
+
+def _training(model: str | None, command: list[str]) -> "Prediction | None":
+    """The plan of a training command whose configuration and model can be read; None, with a word why, where not."""
+    try:
+        found = api.training_command(command)
+        if found is None or not (model or found[1]):
+            print("brim: the command is not priced: it names no training file and model that brim can read", file=sys.stderr)
+            return None
+        return api.fit_training(model or found[1], found[0])
+    except BrimError as fault:
+        print(f"brim: the command is not priced: {fault}", file=sys.stderr)
+        return None
 
 
 def _named(command: list[str]) -> "tuple[str, LlamaWorkload] | None":

@@ -15,6 +15,10 @@ EXIT_CODES = {FITS: 0, DOES_NOT_FIT: Refused.exit_code}
 
 def main(argv: list[str]) -> int:
     """Exit 0 where something fits, 3 where nothing does, 4 cannot tell."""
+    if any(word == "--train" or word.startswith("--train=") for word in argv):
+        from brim.cli.solve_train import main as solve_training
+
+        return solve_training(argv)
     if any(word in ("--train", "--config") or word.startswith(("--train=", "--config=")) for word in argv):
         from brim.cli.solve_train import main as solve_training
 

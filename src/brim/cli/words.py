@@ -92,3 +92,15 @@ def emit(document: object) -> None:
     import json
 
     print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def starts_training(command: "list[str]") -> bool:
+    """Whether a command behind -- may start a training run; told by its program alone, so that other commands load nothing for it."""
+    if not command:
+        return False
+    program = command[0].rsplit("/", 1)[-1]
+    if program not in ("torchrun", "accelerate", "deepspeed", "axolotl", "llamafactory-cli", "tune", "trl") and not program.startswith("python"):
+        return False
+    from brim.engines.train.command import is_training
+
+    return is_training(command)

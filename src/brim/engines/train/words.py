@@ -47,6 +47,14 @@ def kind_of(document: "Mapping[str, Any]") -> str:
     )
 
 
+def known(document: "Mapping[str, Any]") -> bool:
+    """Whether this is a training file that brim knows."""
+    try:
+        return bool(kind_of(document))
+    except Usage:
+        return False
+
+
 def read_config(document: "Mapping[str, Any]") -> Read:
     """The workload that a decoded file describes. `Usage` names a key whose value cannot be meant."""
     kind = kind_of(document)
