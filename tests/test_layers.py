@@ -17,9 +17,9 @@ JOIN |= {"training", "resume"}
 TOP = {"cli", "integrations"}
 SPINE |= {"asking"}
 # evidence, claims and profiles
-SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend"}
+SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend", "watchdog"}
 EDGES |= {"stores"}
-JOIN |= {"card_report", "dossier", "learning", "verbs"}
+JOIN |= {"card_report", "dossier", "learning", "profiled", "verbs"}
 
 _BASE = GROUND | STOREY_1
 # room → rooms of ours that it may import (itself is always allowed)
@@ -76,13 +76,14 @@ ALLOWED: dict[str, set[str]] = {
 ALLOWED |= {
     "calibration": _BASE | {"engines", "trend"},
     "evidence": _BASE | {"coverage", "trend"},
-    **dict.fromkeys(("claims", "coverage", "profile", "quality", "runtime_report", "trend", "stores"), _BASE),
+    **dict.fromkeys(("claims", "coverage", "profile", "quality", "runtime_report", "trend", "stores", "watchdog"), _BASE),
     "card_report": _BASE | SPINE | EDGES,
     "dossier": _BASE | SPINE | EDGES | {"card_report"},
     "learning": _BASE | SPINE | EDGES,
     "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
 }
-ALLOWED["api"] |= {"learning"}
+ALLOWED["profiled"] = ALLOWED["verbs"] | {"verbs"}
+ALLOWED["api"] |= {"learning", "profiled"}
 ALLOWED["cli"] |= {"card_report", "verbs", "resume"}
 # Modules through which a pure room would reach the outside world: files, processes, the network, a clock, chance, the environment.
 IMPURE = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "random", "signal", "threading", "sqlite3", "shutil", "tempfile", "urllib", "mmap"}

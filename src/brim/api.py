@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from brim.facts.device import Asked, Reading
     from brim.facts.extras import Extras
     from brim.facts.model import Checkpoint
+    from brim.facts.profile import Profile
     from brim.facts.settings import Limits
     from brim.facts.training import TrainWorkload
     from brim.launch import RunResult
@@ -328,16 +329,43 @@ def run(
     clock: "Clock | None" = None,
     probe: "Probe | None" = None,
     extras: "Extras | None" = None,
+    profile: "Profile | None" = None,
+    artifact: str = "",
 ) -> "RunResult":
-    """Gate, launch and govern one command; see `launch.run`."""
+    """Gate, launch and govern one command; see `launch.run`.
+
+    A `profile` adds its gates (its card, the quality gate of `artifact`) and its watchdog's part of the report; its limits are in `limits` already.
+    """
+    from brim.facts.extras import Extras
     from brim.launch import run as launch
 
-    folder = run_dir or default_run_dir()
+    folder, extras = run_dir or default_run_dir(), extras or Extras()
+    if profile is not None:
+        from brim.profiled import ArtifactWatch, gates
+
+        extras = extras.replace(
+            gates=(*extras.gates, *gates(profile, artifact, floor=limits.floor_bytes, max_temp=limits.max_temp_c)),
+            artifact=ArtifactWatch(profile, artifact) if artifact and profile.quality else extras.artifact,
+        )
     eyes = probe or machine(environ=environ, clock=clock, wake=True)
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
     if prediction is not None:
         remember(prediction, result.report)
-    return result
+    return result.replace(report=_completed(folder, result.report, profile))
+
+
+def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | None") -> "Mapping[str, Any]":
+    """The report with the profile's part, and the HTML page beside it; what cannot be written costs one line on stderr, never the run's own code."""
+    import sys
+
+    from brim.errors import BrimError
+    from brim.profiled import complete
+
+    try:
+        return complete(folder, report, profile)
+    except BrimError as fault:
+        print(f"brim: the run's pages are not complete: {fault}", file=sys.stderr)
+        return report
 
 
 def state_dir() -> str:

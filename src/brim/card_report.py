@@ -8,6 +8,7 @@ from brim.profile import interpret
 from brim.readers import profile_file
 from brim.reports import runtime_report as page
 from brim.stores import files
+from brim.units import GIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ def load_profile(name_or_path: str, folder: str | None = None) -> "Profile":
     """A profile by name (the user's before the packaged ones) or by path, checked; `Usage` says what is wrong with it."""
     document, path = profile_file.load(name_or_path, config_folder() if folder is None else folder)
     return interpret(document, path)
+
+
+def floor_bytes(profile: "Profile") -> int | None:
+    """The floor that a profile's watchdog rule gives, in bytes; None where it has no such rule. It is a floor for the launch."""
+    if "floor_at_least_gib" not in profile.watchdog:
+        return None
+    figures = runtime_report.preflight_from(runtime_report.preflight_document(profile, profile.source), profile.source)
+    return round(runtime_report.limits_of(profile, figures, None, None).required_free_gb * GIB)
 
 
 def profiles(folder: str | None = None) -> "list[dict[str, str]]":

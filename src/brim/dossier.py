@@ -6,7 +6,9 @@ import os
 from brim import evidence
 from brim.errors import BrimError, BrokenJournal, Unreadable
 from brim.facts.evidence import Comparison, Evidence
+from brim.facts.settings import FLOOR_BYTES
 from brim.journal import blocks, store
+from brim.stores import digest
 from brim.values import Missing, Record
 
 TYPE_CHECKING = False
@@ -74,6 +76,10 @@ def gathered(folder: str) -> evidence.Gathered:
     for line in store.samples(path):
         body = body_of(line)
         seen.add(line.at_ns, line.wall_ns, str(body.get("level", "unknown")), blocks.flat(body))
+    for line in store.events(path):
+        value = body_of(line).get("value") if line.kind == "throughput" else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            seen.add_value("throughput", line.at_ns, value)
     return seen
 
 
@@ -140,7 +146,9 @@ def _limits(limits: "Mapping[str, Any]", names: "Iterable[str]") -> dict[str, fl
     found: dict[str, float] = {}
     for name in names:
         device, _, last = name.rpartition(".")
-        bound = {"free_bytes": limits.get("floor_bytes"), "held_bytes": budgets.get(device or "cpu"), "temperature_c": heat}.get(last)
+        # A floor for the launch counts the job's own memory: the top value has it counted, a card's bare free memory is held to the ordinary floor.
+        floor = FLOOR_BYTES if limits.get("floor_counts_job") and device else limits.get("floor_bytes")
+        bound = {"free_bytes": floor, "held_bytes": budgets.get(device or "cpu"), "temperature_c": heat}.get(last)
         if isinstance(bound, (int, float)) and not isinstance(bound, bool):
             found[name] = bound
     return found
@@ -178,9 +186,14 @@ def _comparisons(opened: Opened) -> tuple[Comparison, ...]:
 def _quality(opened: Opened) -> "dict[str, bool | Missing]":
     """What the run's own quality line says."""
     line = next((body_of(line) for line in reversed(opened.lines) if line.kind == "quality"), None)
-    if line is None:
+    path = (line or {}).get("artifact")
+    if line is None or not isinstance(path, str):
         return {}
-    return {"quality_passed": line.get("passed") is True, "artifact_unchanged": line.get("unchanged") is True}
+    try:
+        unchanged = digest.of_file(path, None, 0) == line.get("sha256")
+    except BrimError:
+        unchanged = False
+    return {"quality_passed": line.get("passed") is True, "artifact_unchanged": unchanged}
 
 
 def claims(run: "str | Opened", profile: "Profile | None" = None) -> "tuple[Verdict, ...]":

@@ -84,6 +84,12 @@ class Gathered:
                 track.times.append(mono_ns)
                 track.points.append((mono_ns, value))
 
+    def add_value(self, name: str, mono_ns: int, value: float) -> None:
+        """One value that came beside the samples."""
+        track = self.tracks.setdefault(name, Track())
+        track.times.append(mono_ns)
+        track.points.append((mono_ns, value))
+
     def add_bucket(self, bucket: "Mapping[str, Any]") -> None:
         """One thinned bucket: its extremes and mean as three points; its longest silence stands at its end."""
         start, end, count = bucket["start_ns"], bucket["end_ns"], bucket["samples"]
@@ -173,6 +179,7 @@ def _breaks(run: Run, seen: Gathered) -> tuple[list[coverage.Break], list[str]]:
         breaks += [
             one for one in coverage.gaps(track.times if track else (), run.start_ns, run.end_ns, run.poll_ns, name) if (one.at_ns, one.length_ns) not in whole
         ]
+    breaks += _unknown(run, seen)
     slept, steps = coverage.suspensions(seen.clocks, run.poll_ns)
     breaks += slept
     breaks += [
@@ -181,6 +188,15 @@ def _breaks(run: Run, seen: Gathered) -> tuple[list[coverage.Break], list[str]]:
         if kind == "restart"
     ]
     return breaks, [f"at {(one.at_ns - run.start_ns) / NS:.0f} s {one.what}" for one in steps]
+
+
+def _unknown(run: Run, seen: Gathered) -> list[coverage.Break]:
+    """Spans of more than three polls in which the governor itself said `unknown`: telemetry was lost, whichever signal it was."""
+    return [
+        coverage.Break(at_ns=start, length_ns=end - start, kind="unknown", what="the governor's level was unknown")
+        for start, end, level in _spans(run, seen)
+        if level == "unknown" and end - start > coverage.POLLS * run.poll_ns
+    ]
 
 
 def _signal(run: Run, name: str, track: "Track | None") -> Signal:
@@ -283,7 +299,12 @@ def series(run: Run, seen: Gathered, cells: int = 300) -> tuple[Series, ...]:
 
 
 def bands(run: Run, seen: Gathered) -> tuple[tuple[float, float, str], ...]:
-    """(from, to, level) in seconds: neighbouring samples of one level joined; nothing where three polls passed without a sample."""
+    """(from, to, level) in seconds from the start: neighbouring samples of one level joined; nothing where three polls passed without a sample."""
+    return tuple(((a - run.start_ns) / NS, (b - run.start_ns) / NS, level) for a, b, level in _spans(run, seen))
+
+
+def _spans(run: Run, seen: Gathered) -> "list[list[Any]]":
+    """[from, to, level] in monotonic nanoseconds."""
     found: list[list[Any]] = []
     most = coverage.POLLS * run.poll_ns
     for index, (at, level) in enumerate(seen.levels):
@@ -294,7 +315,7 @@ def bands(run: Run, seen: Gathered) -> tuple[tuple[float, float, str], ...]:
             found[-1][1] = until
         else:
             found.append([at, until, level])
-    return tuple(((a - run.start_ns) / NS, (b - run.start_ns) / NS, level) for a, b, level in found)
+    return found
 
 
 def marks(run: Run) -> tuple[Mark, ...]:

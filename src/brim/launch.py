@@ -8,6 +8,7 @@ from brim import __version__, control
 from brim.actions.child import Child
 from brim.actions.group import Group
 from brim.actions.keeper import Keeper
+from brim.actions.measure import Measure
 from brim.actions.notify import Notifier, to_stderr
 from brim.actions.pause import Brake
 from brim.actions.power import PowerCap
@@ -87,21 +88,31 @@ def run(
     book.begin(__version__)
     verdict = prediction.verdict if prediction is not None else "cannot_tell"
     reasons = list(prediction.reasons) if prediction is not None else ["no model that brim can price is named; the limits alone are enforced"]
-    unseen = [device.id for device in first.devices if limits.governs(device.id) and not _tells(device)]
+    unseen = [device.id for device in first.devices if limits.governs(device.id) and not _tells(device, limits)]
     book.journal.append("gate", {"verdict": verdict, "reasons": reasons, "forced": force, "unseen": unseen})
-    if limits.require_telemetry and (unseen or not first.devices) and not force:
-        book.close(CannotTell.exit_code, "gate", f"telemetry is required and missing: {', '.join(unseen) or 'no device answers'}", None)
+    governed = any(limits.governs(device.id) for device in first.devices)
+    if limits.require_telemetry and (unseen or not governed) and not force:
+        book.close(CannotTell.exit_code, "gate", f"telemetry is required and missing: {', '.join(unseen) or 'no governed device answers'}", None)
         raise CannotTell(
-            f"not started: telemetry is required, and {', '.join(unseen) or 'no device'} does not tell",
+            f"not started: telemetry is required, and {', '.join(unseen) or 'no governed device'} does not tell",
             hint="Repair it (brim doctor), or leave --require-telemetry out.",
         )
     if verdict == DOES_NOT_FIT and not force:
         book.close(Refused.exit_code, "gate", "; ".join(reasons), None)
         raise Refused(f"not started: {'; '.join(reasons)}", hint=_nearest(prediction))
+    for gate in extras.gates:
+        answer = gate(first)
+        book.journal.append(answer.kind, answer.body)
+        if not answer.admitted and not force:
+            book.close(Refused.exit_code, "gate", answer.reason, None)
+            raise Refused(f"not started: {answer.reason}", hint="Mend what it names, or use --force to start anyway; the limits stay enforced.")
     return _govern(book, limits, probe, extras)
 
 
-def _tells(device: Device) -> bool:
+def _tells(device: Device, limits: "Limits") -> bool:
+    """Say whether a device tells what its limits need: its free memory, and its temperature where a ceiling was set for a card."""
+    if limits.max_temp_c is not None and device.backend != "cpu" and isinstance(device.temperature_c, Missing):
+        return False
     return not isinstance(device.memory.free_bytes, Missing) or not isinstance(device.memory.available_bytes, Missing)
 
 
@@ -137,6 +148,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     eyes.first(clock.now_ns())
 
     told: list[int] = []
+    measure = Measure(*extras.throughput) if extras.throughput[0] else None
 
     def watch(decision: "Decision", seen: "Any", now: int) -> None:
         book.keep_state(decision.state)
@@ -147,6 +159,11 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
                 text = f"the resumed job counts step {words.step}, although it was to go on from step {extras.resume_step}: it may have started anew"
                 book.journal.append("level", {"level": decision.state.level, "reason": text}, durable=False)
                 (extras.say or to_stderr)(text)
+        if extras.artifact is not None:
+            for body in extras.artifact.look():
+                book.journal.append("quality", body, durable=False)
+        for value in measure.taken() if measure else ():
+            book.journal.append("throughput", {"value": value}, durable=False)
         if extras.watch is not None:
             extras.watch(limits, decision, seen.look, now)
 
@@ -162,6 +179,11 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
     wakes[0].close()
     if page is not None:
         _put_away(page)
+    if measure is not None:
+        measure.close()
+    if extras.artifact is not None:
+        for body in extras.artifact.close():
+            book.journal.append("quality", body)
     return _finish(book, ending, kills, left)
 
 

@@ -21,7 +21,7 @@ ACTIONS = (
 )
 SECTIONS: "dict[str, dict[str, str]]" = {
     "": {"schema": "text", "name": "text", "description": "text"},
-    "hardware": {"target": "text", "device": "text", "memory_gib": "positive"},
+    "hardware": {"target": "text", "device": "text", "backend": "cpu|cuda|rocm|xpu|metal|vulkan", "memory_gib": "positive"},
     "model": {"target": "text", "path": "text", "dense_class_params": "count"},
     "model.compressed": {"bits_per_parameter": "positive", "kept": "count", "of": "count", "overhead": "number"},
     "model.feasible": {"beside_weights_gib": "number", "reserve_fraction": "fraction"},
@@ -35,7 +35,7 @@ SECTIONS: "dict[str, dict[str, str]]" = {
         "precision": "text", "training_mode": "text", "full_dense_adam_training": "text", "microbatch": "count", "gradient_checkpointing": "flag",
         "cpu_nvme_offload": "flag", "max_persistent_tokens": "count", "exact_memory": "text",
     },
-    "quality": {"required": "flag", "metric": "text", "max_drop": "number"},
+    "quality": {"required": "flag", "metric": "text", "max_drop": "number", "baseline": "scalar", "command": "texts", "artifact": "text"},
     "report": {"schema_version": "text", "file_stem": "text", "title": "text"},
     "claims": {"name": "text", "says": "text", "needs": "needs", "never_needs": "texts", "impossible": "text"},
     "claims.needs": {"measure": "text", "at_least": "number", "at_most": "number", "is": "scalar", "why": "text"},

@@ -17,6 +17,7 @@ COMMANDS = {
     "run": ("brim.cli.run", "gate, launch and govern a command"),
     "profiles": ("brim.cli.profiles", "the profiles that --profile accepts by name"),
     "governor-report": ("brim.cli.governor_report", "whether a profile's runtime may start on the card, as JSON and Markdown"),
+    "soak": ("brim.cli.soak", "a governed run of a given length, and what it shows"),
     "claims": ("brim.cli.claims", "which sentences a run supports, and what is missing"),
     "quality": ("brim.cli.quality", "evaluate an exported file and bind the verdict to it"),
     "runs": ("brim.cli.runs", "the runs in the state folder, and their removal"),

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 
+from brim import card_report
 from brim.cli.words import Parser, size, time
 from brim.errors import Usage
 from brim.facts.settings import ON_UNKNOWN, Limits, limits
@@ -13,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping
+
+    from brim.facts.profile import Profile
 
 
 def size_or_zero(text: str) -> int:
@@ -103,9 +106,43 @@ def add(parser: Parser) -> None:
     )
 
 
-def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, **more: object) -> Limits:
-    """The limits that the flags and `BRIM_*` variables give. `Usage` names the variable that does not parse."""
+# a profile's word → the name of the limit and its type
+_WORDS: "dict[str, tuple[str, Callable[[str], object]]]" = {
+    **{flag[2:].replace("-", "_"): (name, kind) for flag, name, kind, _, _ in _FLAGS},
+    **{word: (word, str) for word in ("on_unknown", "on_oom")},
+}
+
+
+def from_profile(profile: "Profile") -> "dict[str, object]":
+    """The limits that a profile gives, by the names of `Limits`. A floor that its watchdog's rule gives is one for the launch: the job's own memory counts towards it."""
+    found: dict[str, object] = {}
+    for word, value in profile.limits.items():
+        if word in _WORDS:
+            name, kind = _WORDS[word]
+            try:
+                found[name] = kind(str(value))
+            except argparse.ArgumentTypeError as fault:
+                raise Usage(f"{profile.source}: [limits] {word}: {fault}") from None
+    for word in ("require_telemetry", "die_with_me"):
+        if word in profile.limits:
+            found[word] = profile.limits[word]
+    if "memory_budget" in profile.limits:
+        found["memory_budgets"] = (budget(str(profile.limits["memory_budget"])),)
+    if "backend" in profile.hardware:
+        found["devices"] = (profile.hardware["backend"],)
+    if "floor_bytes" not in found and (floor := card_report.floor_bytes(profile)) is not None:
+        found["floor_bytes"], found["floor_counts_job"] = floor, True
+    return found
+
+
+def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, *, profile: "Profile | None" = None, **more: object) -> Limits:
+    """The limits that the flags, `BRIM_*` variables and the profile give, in that order. `Usage` names the variable or the profile's word that does not parse."""
     values, origins = given(asked, os.environ if environ is None else environ)
+    if profile is not None:
+        own_floor = "floor_bytes" in values  # a floor that the user gives is a floor for the run
+        for name, value in from_profile(profile).items():
+            if name not in values and not (name == "floor_counts_job" and own_floor):
+                values[name], origins[name] = value, f"profile {profile.name}"
     return limits(origins=origins, **{**values, **more})  # type: ignore[arg-type]
 
 

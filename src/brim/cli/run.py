@@ -3,7 +3,7 @@
 import os
 import sys
 
-from brim import api
+from brim import api, card_report
 from brim.cli import limits as bounds
 from brim.cli import live
 from brim.cli.fit import add_workload, workload
@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from brim.facts.profile import Profile
     from brim.facts.settings import Limits
     from brim.facts.workload import LlamaWorkload
     from brim.prediction import Prediction
@@ -24,12 +25,21 @@ if TYPE_CHECKING:
 
 def _parser() -> Parser:
     parser = Parser("run", "Start a command only if its model fits, and keep it inside the limits. Usage: brim run [flags] -- COMMAND…")
-    parser.add_argument("--model", metavar="MODEL", help="gate the launch by this model's plan")
     bounds.add(parser)
+    add_gate(parser)
     watchers(parser)
+    return parser
+
+
+def add_gate(parser: Parser) -> None:
+    """Add the flags of the gate, which the commands that start a job anew share: the model, the profile, the exported file."""
+    parser.add_argument("--model", metavar="MODEL", help="gate the launch by this model's plan")
+    parser.add_argument("--profile", metavar="P", help="limits, gates and claims of this profile (a name from `brim profiles`, or a path)")
+    parser.add_argument(
+        "--artifact", metavar="FILE", help="the exported file that the profile's quality gate is about (default: the model, or the profile's own)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the limits as understood and the gate's answer, start nothing")
     add_workload(parser)
-    return parser
 
 
 def watchers(parser: Parser) -> None:
@@ -48,18 +58,31 @@ def main(argv: list[str]) -> int:
     asked = _parser().parse_args(own)
     if not command:
         raise Usage("run: no command was given", hint="Write it behind --: brim run --memory-budget 8GiB -- python train.py")
-    limits = bounds.read(asked)
-    prediction = _predict(asked, command, limits)
+    profile = card_report.load_profile(asked.profile) if asked.profile else None
+    limits = bounds.read(asked, profile=profile)
+    prediction = predict(asked, command, limits)
     echo(limits, prediction, verbose=asked.dry_run)
     if asked.dry_run:
         print("\n".join(text.ladder(limits)), file=sys.stderr)
         return 0
     eyes = api.machine(readings=asked.readings, wake=True)
-    result = api.run(command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, probe=eyes, extras=announce(asked))
+    result = api.run(
+        command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, probe=eyes, extras=announce(asked), profile=profile,
+        artifact=artifact_of(asked, profile, prediction),
+    )  # fmt: skip
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:
         emit(result.report)
     return result.exit_code
+
+
+def artifact_of(asked: "Namespace", profile: "Profile | None", prediction: "Prediction | None") -> str:
+    """The file that a quality gate is about: as given, as the profile says, else the model that is run."""
+    if asked.artifact:
+        return str(asked.artifact)
+    if profile is not None and profile.quality.get("artifact"):
+        return str(profile.quality["artifact"])
+    return "" if prediction is None or not os.path.isfile(prediction.checkpoint.source) else prediction.checkpoint.source
 
 
 def announce(asked: "Namespace") -> Extras:
@@ -75,7 +98,7 @@ def announce(asked: "Namespace") -> Extras:
     )
 
 
-def _predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Prediction | None":
+def predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Prediction | None":
     """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget."""
     if starts_training(command):
         return _training(asked.model, command)

@@ -25,7 +25,8 @@ class Limits(Record):
 
     `floor_bytes` and `throttle_margin_bytes` hold for every governed device; `memory_budgets` are (device, bytes) pairs that the job's own use is held to (the device is
     empty until it is known which one is meant). `devices` are the governed ones, all where it is empty. `woken` says that the kernel tells when host memory nears the
-    floor. `origins` are (name, where it came from) pairs.
+    floor. `floor_counts_job` says that the floor was set for the launch: memory that the job itself holds counts towards it, down to the ordinary floor. `origins` are
+    (name, where it came from) pairs.
     """
 
     devices: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class Limits(Record):
     disk_floor_bytes: int = GIB
     hard_reserve_bytes: int = 16 * MIB
     woken: bool = False
+    floor_counts_job: bool = False
     origins: tuple[tuple[str, str], ...] = ()
 
     def budget(self, device: str) -> "int | None":
@@ -71,8 +73,8 @@ class Limits(Record):
         return self.throttle_margin_bytes if budget is None or self.throttle_margin_bytes != MARGIN_BYTES else min(MARGIN_BYTES, budget // 8)
 
     def governs(self, device: str) -> bool:
-        """Is this device governed? All of them where none was named."""
-        return not self.devices or device in self.devices
+        """Is this device governed? All of them where none was named; a backend's word (`cuda`) means all devices of that backend."""
+        return not self.devices or device in self.devices or device.partition(":")[0] in self.devices
 
     def meaning(self, device: str) -> "Limits":
         """The same limits, where a budget without a device means this one."""

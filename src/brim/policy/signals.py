@@ -8,7 +8,7 @@ those that an application makes are told only.
 from itertools import pairwise
 
 from brim.facts.look import Look
-from brim.facts.settings import Limits
+from brim.facts.settings import FLOOR_BYTES, Limits
 from brim.policy.states import (
     BLOCK,
     DISK,
@@ -56,12 +56,21 @@ def free_bytes(limits: Limits, look: Look, device: "Device") -> "int | Missing":
         numbers = [int(number) for number in candidates if number is not None]
         free = min(numbers) if numbers else None
     budget = limits.budget(device.id)
+    if budget is None and free is not None:
+        return int(free) + _counted(limits, look, device)
     if budget is None:
-        return Missing(reason="failed", detail=f"{device.id} does not tell its free memory") if free is None else int(free)
+        return Missing(reason="failed", detail=f"{device.id} does not tell its free memory")
     held = look.held_on(device.id)
     if isinstance(held, Missing):
         return held
     return budget - held if free is None else min(int(free), budget - held)
+
+
+def _counted(limits: Limits, look: Look, device: "Device") -> int:
+    """Give what counts towards a floor that was set for the launch beside what is free: what the job holds there, but never so much that less than the ordinary floor is left."""
+    if not limits.floor_counts_job:
+        return 0
+    return max(0, min(int(known(look.held_on(device.id)) or 0), limits.floor_bytes - FLOOR_BYTES))
 
 
 def memory(limits: Limits, look: Look, device: "Device", free: "int | Missing") -> Signal:

@@ -59,6 +59,7 @@ def page(
         _charts(series, bands, marks, seconds),
         _levels(found),
         _events(marks),
+        _watchdog(report),
         _comparison(report, plan),
         _claims(verdicts),
         _signals(found),
@@ -138,6 +139,15 @@ def _events(marks: "Sequence[Mark]", most: int = 40) -> str:
     )
     more = f'<p class="soft">and {len(marks) - most} more in the journal</p>' if len(marks) > most else ""
     return f'<h2>Events</h2><div class="card"><ul>{rows}</ul>{more}</div>'
+
+
+def _watchdog(report: "Mapping[str, Any]") -> str:
+    rows = []
+    for row in report.get("watchdog") or ():
+        last = row.get("last")
+        said = f"{last['at_s']:.1f} s: {last['did']}: {last['because']}" if last else "not needed"
+        rows.append(f"<li><b>{escape(row['action'])}</b>: {row['times']} × · {escape(said)}</li>")
+    return f'<h2>Watchdog</h2><div class="card"><ul>{"".join(rows)}</ul></div>' if rows else ""
 
 
 def _comparison(report: "Mapping[str, Any]", plan: "Mapping[str, Any]") -> str:

@@ -5,7 +5,7 @@ from brim.units import format_bytes, format_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 
@@ -23,6 +23,16 @@ def _difference(row: "Mapping[str, Any]") -> str:
         return "not reported"
     share = f" ({difference / predicted * 100:+.2f} %)" if predicted else ""
     return f"{'+' if difference >= 0 else ''}{format_bytes(difference)}{share}"
+
+
+def watchdog(profile: str, rows: "Sequence[Mapping[str, Any]]") -> str:
+    """What a profile's watchdog actions did in a run."""
+    lines = [f"## Watchdog of profile {profile}", "", "| action | acted | last |", "|---|---:|---|"]
+    for row in rows:
+        last = row["last"]
+        said = f"{last['at_s']:.1f} s: {last['did']}: {last['because']}" if last else "not needed"
+        lines.append(f"| {row['action']} | {row['times']} | {said} |")
+    return "\n".join([*lines, ""])
 
 
 def run(report: "Mapping[str, Any]") -> str:
@@ -55,4 +65,6 @@ def run(report: "Mapping[str, Any]") -> str:
     lines.extend(["", "## Limits as understood", "", "| limit | value | from |", "|---|---:|---|"])
     for name, origin in limits["origins"]:
         lines.append(f"| {name} | {limit(name, limits[name])} | {origin} |")
+    if report.get("watchdog"):
+        lines.extend(["", watchdog(report["profile"]["name"], report["watchdog"]).rstrip()])
     return "\n".join([*lines, "", f"Journal head: `{report['journal_head']}`", ""])
