@@ -22,6 +22,14 @@ $(VENV)/.ready: pyproject.toml Makefile
 demo: setup ## price a real model, serve it under brim run, ask it something, show the report, then a refusal
 	@BIN=$(BIN) bash demo/demo.sh
 
+soak-demo: setup ## ten minutes of a real model under load, governed, and what that shows (HOURS=24 for a day)
+	@BIN=$(BIN) bash demo/soak.sh
+
+evidence-claims: setup ## the tables of tampering, calibration and the governor report in docs/evidence
+	$(BIN)/python tests/evidence/tampering.py
+	$(BIN)/python tests/evidence/governor_report.py
+	$(BIN)/python tests/evidence/calibration.py
+
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
@@ -32,6 +40,7 @@ test: setup lint ## lint, types and all tests
 
 bench: setup ## ratios against named baselines, one run each
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/train_plan.py
 
 evidence-train: setup ## the training tables in docs/evidence (the golden figures themselves need torch: tests/evidence/train_oracle.py)
