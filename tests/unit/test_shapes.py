@@ -69,6 +69,23 @@ def test_active_parameters_are_those_that_the_makers_publish(name, total, active
     assert counted / 1e9 == pytest.approx(active, rel=0.02)
 
 
+REMOTE = [  # what the hub shows for the published safetensors
+    (7_737_708_544, {"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 92544, "bias": False}),
+    (7_505_973_248, {"model_type": "baichuan", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 125696}),
+    (7_721_324_544, {"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32, "kv_channels": 128, "vocab_size": 151936, "no_bias": True}),
+    (2_724_880_896, {"model_type": "minicpm", "hidden_size": 2304, "intermediate_size": 5760, "num_hidden_layers": 40, "num_attention_heads": 36, "num_key_value_heads": 36, "vocab_size": 122753}),
+    (9_399_951_392, {"model_type": "chatglm", "hidden_size": 4096, "ffn_hidden_size": 13696, "num_layers": 40, "num_attention_heads": 32, "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2, "padded_vocab_size": 151552, "add_qkv_bias": True, "add_bias_linear": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameters", "config"), REMOTE, ids=[config["model_type"] for _, config in REMOTE])
+def test_families_with_code_of_their_own_have_the_published_counts(parameters, config):
+    """Families that transformers does not know have as many parameters as the hub counts in their files."""
+    shape = shape_of_config(config)
+    assert isinstance(shape, Shape)
+    assert shape.parameters == parameters
+
+
 RWKV7 = [  # Peng et al. 2025, RWKV-7 "Goose", table of the World3 models: (parameters, layers, width, ranks of decay, rate, value and gate)
     (191_034_624, 12, 768, (64, 64, 32, 128)),
     (450_767_872, 24, 1024, (64, 64, 32, 128)),

@@ -13,6 +13,10 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "vocab_size": 131072},
   "arcee": {"hidden_size": 2560, "intermediate_size": 18432, "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
     "vocab_size": 32000},
+  "axk1": {"hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 32768, "moe_intermediate_size": 2048,
+    "n_routed_experts": 192, "n_shared_experts": 1, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 64,
+    "num_local_experts": 192, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 163840},
+  "aya_vision": {"image_token_index": 255036, "tie_word_embeddings": True, "vision_feature_layer": -1},
   "bamba": {"hidden_size": 4096, "intermediate_size": 14336, "mamba_conv_bias": True, "mamba_d_conv": 4, "mamba_d_head": "auto", "mamba_d_state": 256,
     "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 128, "max_position_embeddings": 262144, "num_attention_heads": 32, "num_hidden_layers": 32,
     "num_key_value_heads": 8, "vocab_size": 128000},
@@ -33,6 +37,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "tie_word_embeddings": True, "vocab_size": 256000},
   "cohere2": {"hidden_size": 8192, "intermediate_size": 22528, "max_position_embeddings": 8192, "num_attention_heads": 64, "num_hidden_layers": 40,
     "sliding_window": 4096, "tie_word_embeddings": True, "vocab_size": 256000},
+  "cohere2_vision": {"tie_word_embeddings": True},
   "cwm": {"head_dim": 128, "hidden_size": 6144, "intermediate_size": 21504, "max_position_embeddings": 131072, "num_attention_heads": 48, "num_hidden_layers":
     64, "num_key_value_heads": 8, "sliding_window": 8192, "vocab_size": 128256},
   "deepseek_v2": {"first_k_dense_replace": 0, "hidden_size": 4096, "intermediate_size": 11008, "kv_lora_rank": 512, "max_position_embeddings": 2048,
@@ -46,6 +51,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
     "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128, "num_local_experts": 256, "q_lora_rank": 1536,
     "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280},
+  "deepseek_vl": {"tie_word_embeddings": True},
   "distilbert": {"hidden_dim": 3072, "hidden_size": 768, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 6,
     "tie_word_embeddings": True, "vocab_size": 30522},
   "dots1": {"first_k_dense_replace": 0, "hidden_size": 4608, "intermediate_size": 10944, "max_position_embeddings": 2048, "max_window_layers": 62,
@@ -56,6 +62,8 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "ernie4_5_moe": {"hidden_size": 2560, "intermediate_size": 12288, "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "moe_k": 6,
     "moe_layer_end_index": -1, "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_num_experts": 64, "moe_num_shared_experts": 2, "num_attention_heads":
     20, "num_experts": 64, "num_experts_per_tok": 6, "num_hidden_layers": 28, "num_key_value_heads": 4, "tie_word_embeddings": True, "vocab_size": 103424},
+  "exaone": {"hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 4096, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "num_layers": 32, "rms_norm_eps": 1e-05, "vocab_size": 102400},
   "exaone4": {"hidden_size": 4096, "intermediate_size": 16384, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
     "num_key_value_heads": 32, "sliding_window": 4096, "sliding_window_pattern": 4, "vocab_size": 102400},
   "exaone_moe": {"first_k_dense_replace": 1, "hidden_size": 4096, "intermediate_size": 16384, "max_position_embeddings": 2048, "moe_intermediate_size": 1024,
@@ -96,6 +104,12 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "moe_intermediate_size": 1536, "n_routed_experts": 64, "n_shared_experts": 1, "num_attention_heads": 20, "num_experts_per_tok": 4, "num_hidden_layers":
     47, "num_key_value_heads": 20, "num_local_experts": 64, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,
     "vocab_size": 154880},
+  "glm4v_moe_text": {"attention_bias": True, "first_k_dense_replace": 1, "hidden_size": 4096, "intermediate_size": 10944, "max_position_embeddings": 65536,
+    "moe_intermediate_size": 1408, "n_routed_experts": 128, "n_shared_experts": 1, "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers":
+    46, "num_key_value_heads": 8, "num_local_experts": 128, "vocab_size": 151424},
+  "glm4v_moe_vision": {"depth": 24, "hidden_size": 1536, "image_size": 336, "in_channels": 3, "intermediate_size": 13696, "num_attention_heads": 12,
+    "num_heads": 12, "num_hidden_layers": 24, "out_hidden_size": 4096, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+    "tie_word_embeddings": True},
   "glm4v_text": {"hidden_size": 4096, "intermediate_size": 13696, "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 40,
     "num_key_value_heads": 2, "tie_word_embeddings": True, "vocab_size": 151552},
   "glm4v_vision": {"depth": 24, "hidden_size": 1536, "image_size": 336, "in_channels": 3, "intermediate_size": 13696, "num_attention_heads": 12, "num_heads":
@@ -118,6 +132,9 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "gptj": {"hidden_size": 4096, "max_position_embeddings": 2048, "num_attention_heads": 16, "num_hidden_layers": 28, "vocab_size": 50400},
   "granite": {"hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
     "vocab_size": 32000},
+  "granite_speech": {"audio_token_index": 49155, "tie_word_embeddings": True, "window_size": 15},
+  "granite_swa": {"hidden_size": 2560, "intermediate_size": 8192, "max_position_embeddings": 8192, "num_attention_heads": 20, "num_hidden_layers": 24,
+    "num_key_value_heads": 4, "sliding_window": 128, "tie_word_embeddings": True, "vocab_size": 100352},
   "granitemoe": {"hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_experts_per_tok": 2,
     "num_hidden_layers": 32, "num_local_experts": 8, "vocab_size": 32000},
   "granitemoehybrid": {"hidden_size": 4096, "intermediate_size": 11008, "mamba_conv_bias": True, "mamba_d_conv": 4, "mamba_d_head": "auto", "mamba_d_state":
@@ -134,9 +151,13 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "hy_v3": {"head_dim": 128, "hidden_size": 4096, "intermediate_size": 13312, "max_position_embeddings": 131072, "moe_intermediate_size": 1536,
     "num_attention_heads": 64, "num_experts": 192, "num_experts_per_tok": 8, "num_hidden_layers": 80, "num_key_value_heads": 8, "num_local_experts": 192,
     "num_shared_experts": 1, "vocab_size": 120832},
+  "hyperclovax": {"hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "use_post_norm": True, "vocab_size": 32000},
   "idefics3": {"scale_factor": 2},
   "idefics3_vision": {"hidden_size": 1152, "image_size": 224, "intermediate_size": 3072, "num_attention_heads": 16, "num_channels": 3, "num_hidden_layers":
     12, "patch_size": 32, "tie_word_embeddings": True},
+  "internlm3": {"head_dim": 128, "hidden_size": 4096, "intermediate_size": 10240, "max_position_embeddings": 32768, "num_attention_heads": 32,
+    "num_hidden_layers": 48, "num_key_value_heads": 2, "vocab_size": 128512},
   "internvl": {"downsample_ratio": 0.5, "tie_word_embeddings": True, "vision_feature_layer": -1},
   "internvl_vision": {"hidden_size": 1024, "image_size": [448, 448], "intermediate_size": 4096, "norm_type": "layer_norm", "num_attention_heads": 16,
     "num_channels": 3, "num_hidden_layers": 24, "patch_size": [14, 14], "tie_word_embeddings": True, "use_absolute_position_embeddings": True,
@@ -158,6 +179,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "lfm2_moe": {"conv_L_cache": 3, "hidden_size": 2048, "intermediate_size": 7168, "max_position_embeddings": 128000, "moe_intermediate_size": 1792,
     "num_attention_heads": 32, "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "num_hidden_layers": 32, "num_key_value_heads": 8,
     "tie_word_embeddings": True, "use_expert_bias": True, "vocab_size": 65536},
+  "lfm2_vl": {"tie_word_embeddings": True},
   "llama": {"hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
     "vocab_size": 32000},
   "llama4": {"boi_token_index": 200080, "eoi_token_index": 200081, "image_token_index": 200092},
@@ -168,6 +190,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     34, "patch_size": 14, "projector_input_dim": 4096, "projector_output_dim": 4096, "tie_word_embeddings": True, "vision_output_dim": 7680},
   "llava": {"image_token_index": 32000, "multimodal_projector_bias": True, "vision_feature_layer": -2},
   "llava_next": {"image_token_index": 32000, "multimodal_projector_bias": True, "vision_feature_layer": -2},
+  "llava_onevision": {"image_token_index": 151646, "multimodal_projector_bias": True, "video_token_index": 151647, "vision_feature_layer": -1},
   "longcat_flash": {"expert_ffn_hidden_size": 2048, "ffn_hidden_size": 12288, "head_dim": 64, "hidden_size": 6144, "intermediate_size": 12288, "kv_lora_rank":
     512, "max_position_embeddings": 131072, "moe_intermediate_size": 2048, "moe_topk": 12, "n_routed_experts": 512, "num_attention_heads": 64,
     "num_experts_per_tok": 12, "num_layers": 28, "num_local_experts": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim":
@@ -179,6 +202,9 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "mbart": {"d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12, "encoder_attention_heads": 16, "encoder_ffn_dim":
     4096, "encoder_layers": 12, "hidden_size": 1024, "max_position_embeddings": 1024, "num_attention_heads": 16, "num_hidden_layers": 12,
     "tie_word_embeddings": True, "vocab_size": 50265},
+  "mellum": {"head_dim": 128, "hidden_size": 2304, "intermediate_size": 7168, "max_position_embeddings": 131072, "moe_intermediate_size": 896,
+    "num_attention_heads": 32, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28, "num_key_value_heads": 4, "sliding_window": 1024,
+    "vocab_size": 98304},
   "minicpm3": {"hidden_size": 2560, "intermediate_size": 6400, "kv_lora_rank": 256, "max_position_embeddings": 32768, "num_attention_heads": 40,
     "num_hidden_layers": 62, "num_key_value_heads": 40, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "tie_word_embeddings": True,
     "vocab_size": 73448},
@@ -193,14 +219,21 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "mistral": {"hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 32,
     "num_key_value_heads": 8, "sliding_window": 4096, "vocab_size": 32000},
   "mistral3": {"image_token_index": 10, "spatial_merge_size": 2, "tie_word_embeddings": True, "vision_feature_layer": -1},
+  "mistral4": {"first_k_dense_replace": 0, "hidden_size": 4096, "intermediate_size": 12288, "kv_lora_rank": 256, "max_position_embeddings": 1048576,
+    "moe_intermediate_size": 2048, "n_routed_experts": 128, "n_shared_experts": 1, "num_attention_heads": 32, "num_experts_per_tok": 4, "num_hidden_layers":
+    36, "num_key_value_heads": 32, "num_local_experts": 128, "q_lora_rank": 1024, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "vocab_size": 131072},
   "mixtral": {"hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072, "num_attention_heads": 32, "num_experts": 8,
     "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "vocab_size": 32000},
+  "mllama": {"image_token_index": 128256, "tie_word_embeddings": True},
+  "mllama_text_model": {"hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers":
+    40, "num_key_value_heads": 8, "vocab_size": 128256},
   "modernbert": {"decoder_bias": True, "hidden_size": 768, "intermediate_size": 1152, "local_attention": 128, "max_position_embeddings": 8192,
     "num_attention_heads": 12, "num_hidden_layers": 22, "tie_word_embeddings": True, "vocab_size": 50368},
   "mpnet": {"hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12,
     "relative_attention_num_buckets": 32, "tie_word_embeddings": True, "vocab_size": 30527},
-  "mpt": {"d_model": 2048, "expansion_ratio": 4, "hidden_size": 2048, "norm_type": "low_precision_layernorm", "num_attention_heads": 16, "num_hidden_layers":
-    24, "tie_word_embeddings": True, "vocab_size": 50368},
+  "mpt": {"d_model": 2048, "expansion_ratio": 4, "hidden_size": 2048, "no_bias": True, "norm_type": "low_precision_layernorm", "num_attention_heads": 16,
+    "num_hidden_layers": 24, "tie_word_embeddings": True, "vocab_size": 50368},
   "mt5": {"d_ff": 1024, "d_kv": 64, "d_model": 512, "feed_forward_proj": "gated-gelu", "head_dim": 64, "hidden_size": 512, "num_attention_heads": 6,
     "num_heads": 6, "num_hidden_layers": 8, "num_layers": 8, "relative_attention_num_buckets": 32, "tie_word_embeddings": True, "vocab_size": 250112},
   "nanochat": {"hidden_size": 768, "intermediate_size": 8192, "max_position_embeddings": 2048, "num_attention_heads": 6, "num_hidden_layers": 12,
@@ -239,6 +272,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "qwen2_5_vl_vision": {"depth": 32, "hidden_size": 3584, "in_channels": 3, "intermediate_size": 3420, "num_attention_heads": 16, "num_heads": 16,
     "num_hidden_layers": 32, "out_hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "tie_word_embeddings": True,
     "window_size": 112},
+  "qwen2_audio": {"audio_token_index": 151646, "tie_word_embeddings": True},
   "qwen2_moe": {"decoder_sparse_step": 1, "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 32768, "max_window_layers": 28,
     "moe_intermediate_size": 1408, "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16,
     "qkv_bias": True, "shared_expert_intermediate_size": 5632, "sliding_window": 4096, "vocab_size": 151936},
@@ -283,7 +317,11 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "intermediate_size": 7680, "num_attention_heads": 10, "num_hidden_layers": 26, "sliding_window": 2048, "tie_word_embeddings": True, "vocab_size": 256000},
   "roberta": {"hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12,
     "tie_word_embeddings": True, "type_vocab_size": 2, "vocab_size": 50265},
-  "rwkv": {"hidden_size": 4096, "max_position_embeddings": 1024, "num_hidden_layers": 32, "vocab_size": 50277},
+  "rwkv": {"context_length": 1024, "hidden_size": 4096, "max_position_embeddings": 1024, "num_hidden_layers": 32, "vocab_size": 50277},
+  "sarvam_mla": {"first_k_dense_replace": 1, "hidden_size": 4096, "intermediate_size": 16384, "kv_lora_rank": 512, "max_position_embeddings": 4096,
+    "moe_intermediate_size": 2048, "n_routed_experts": 128, "n_shared_experts": 1, "num_attention_heads": 64, "num_experts": 128, "num_experts_per_tok": 8,
+    "num_hidden_layers": 32, "num_local_experts": 128, "num_shared_experts": 1, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "vocab_size": 262144},
   "seed_oss": {"attention_bias": True, "head_dim": 128, "hidden_size": 4096, "intermediate_size": 27648, "max_position_embeddings": 524288,
     "num_attention_heads": 80, "num_hidden_layers": 64, "num_key_value_heads": 8, "vocab_size": 155136},
   "siglip_vision_model": {"hidden_size": 768, "image_size": 224, "intermediate_size": 3072, "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers":
@@ -306,6 +344,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "num_heads": 6, "num_hidden_layers": 8, "num_layers": 8, "relative_attention_num_buckets": 32, "tie_word_embeddings": True, "vocab_size": 250112},
   "vaultgemma": {"head_dim": 256, "hidden_size": 2304, "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,
     "num_hidden_layers": 26, "num_key_value_heads": 4, "sliding_window": 4096, "tie_word_embeddings": True, "vocab_size": 256000},
+  "voxtral": {"tie_word_embeddings": True},
   "whisper": {"d_model": 384, "decoder_attention_heads": 6, "decoder_ffn_dim": 1536, "decoder_layers": 4, "encoder_attention_heads": 6, "encoder_ffn_dim":
     1536, "encoder_layers": 4, "hidden_size": 384, "max_source_positions": 1500, "max_target_positions": 448, "num_attention_heads": 6, "num_hidden_layers":
     4, "num_key_value_heads": 6, "num_mel_bins": 80, "tie_word_embeddings": True, "vocab_size": 51865},
@@ -316,6 +355,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "v_head_dim": 128, "vocab_size": 128256},
 }
 SPELLINGS: "dict[str, dict[str, str]]" = {
+  "axk1": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "bamba": {"layer_types": "layers_block_type", "layers_block_type": "layer_types"},
   "bart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
@@ -327,11 +367,14 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "distilbert": {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
   "dots1": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "ernie4_5_moe": {"num_experts": "moe_num_experts", "moe_num_experts": "num_experts", "num_experts_per_tok": "moe_k", "moe_k": "num_experts_per_tok"},
+  "exaone": {"num_layers": "num_hidden_layers", "num_hidden_layers": "num_layers"},
   "falcon_h1": {"layer_types": "layers_block_type", "layers_block_type": "layer_types"},
   "flex_olmo": {"num_local_experts": "num_experts", "num_experts": "num_local_experts"},
   "glm4_moe": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "num_nextn_predict_layers": "num_mtp_layers"},
   "glm4_moe_lite": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "head_dim": "qk_rope_head_dim", "qk_rope_head_dim":
     "head_dim"},
+  "glm4v_moe_text": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
+  "glm4v_moe_vision": {"num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers": "depth", "depth": "num_hidden_layers"},
   "glm4v_vision": {"num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers": "depth", "depth": "num_hidden_layers"},
   "glm_moe_dsa": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "gpt2": {"hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
@@ -343,6 +386,7 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "hunyuan_v1_moe": {"num_experts_per_tok": "moe_topk", "moe_topk": "num_experts_per_tok", "num_local_experts": "num_experts", "num_experts":
     "num_local_experts"},
   "hy_v3": {"num_local_experts": "num_experts", "num_experts": "num_local_experts"},
+  "internlm3": {"qkv_bias": "attention_bias", "attention_bias": "qkv_bias", "bias": "mlp_bias", "mlp_bias": "bias"},
   "jamba": {"num_local_experts": "num_experts", "num_experts": "num_local_experts"},
   "kimi_linear": {"max_position_embeddings": "model_max_length", "num_local_experts": "num_experts", "num_experts": "num_local_experts",
     "num_experts_per_tok": "num_experts_per_token", "num_experts_per_token": "num_experts_per_tok", "n_shared_experts": "num_shared_experts",
@@ -352,8 +396,10 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
     "expert_ffn_hidden_size": "moe_intermediate_size"},
   "mbart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
+  "mellum": {"num_experts": "num_local_experts", "num_local_experts": "num_experts", "num_nextn_predict_layers": "num_mtp_layers"},
   "minimax": {"num_experts": "num_local_experts", "num_local_experts": "num_experts"},
   "minimax_m2": {"num_experts": "num_local_experts", "num_local_experts": "num_experts"},
+  "mistral4": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "mixtral": {"num_experts": "num_local_experts", "num_local_experts": "num_experts"},
   "mpt": {"num_attention_heads": "n_heads", "hidden_size": "d_model", "d_model": "hidden_size", "num_hidden_layers": "n_layers"},
   "mt5": {"hidden_size": "d_model", "d_model": "hidden_size", "num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers":
@@ -371,7 +417,9 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "qwen3_vl_vision": {"num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers": "depth", "depth": "num_hidden_layers"},
   "recurrent_gemma": {"sliding_window": "attention_window_size", "attention_window_size": "sliding_window", "layer_types": "layers_block_type",
     "layers_block_type": "layer_types"},
-  "rwkv": {"max_position_embeddings": "context_length"},
+  "rwkv": {"max_position_embeddings": "context_length", "context_length": "max_position_embeddings"},
+  "sarvam_mla": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "num_nextn_predict_layers": "num_mtp_layers",
+    "num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts", "n_shared_experts": "num_shared_experts"},
   "solar_open": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "t5": {"hidden_size": "d_model", "d_model": "hidden_size", "num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers":
     "num_layers", "num_layers": "num_hidden_layers", "head_dim": "d_kv", "d_kv": "head_dim"},

@@ -311,3 +311,19 @@ def nanochat(f: "Fields", b: "Blueprint") -> None:
     """nanochat: norms without parameters, up and down only."""
     bias = f.flag("attention_bias")
     decoder.simple(f, b, bias=bias, o_bias=bias, mlp_names=("fc1", "fc2"), norm="none")
+
+
+def exaone(f: "Fields", b: "Blueprint") -> None:
+    """EXAONE 3 and 3.5: Llama's blocks under GPT-2's names."""
+    width, layers = decoder.begin(f, b, "transformer.wte")
+    inner, bias, names = f.whole("intermediate_size"), f.flag("attention_bias"), ("q_proj", "k_proj", "v_proj", "out_proj")
+    feed_bias = f.flag("mlp_bias")
+    decoder.stack(
+        b,
+        layers,
+        lambda p, _i: blocks.gqa(b, p + "attn.attention.", width, blocks.attention(f, width), names=names, bias=bias, o_bias=bias),
+        lambda p, _i: blocks.gated_mlp(b, p + "mlp.", width, inner, names=("c_fc_0", "c_fc_1", "c_proj"), bias=feed_bias),
+        at="transformer.h.{}.",
+        norms=LN,
+    )
+    decoder.end(b, final="transformer.ln_f")

@@ -86,9 +86,11 @@ def simple(
     final: str = "model.norm",
     head_bias: bool = False,
     feed: "Feed | None" = None,
+    tied: bool | None = None,
 ) -> None:
     """A family in Llama's mould: `rule` gives the kinds of layers where the file has no list of them; two `mlp_names` mean no gate."""
     width, layers = begin(f, b)
+    b.tied = b.tied if tied is None else tied
     types, window = layer_kinds(f, layers, rule)
     inner = f.whole("intermediate_size") if feed is None else 0
 

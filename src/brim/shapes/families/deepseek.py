@@ -73,6 +73,39 @@ def glm_lite(f: "Fields", b: "Blueprint") -> None:
     _deepseek(f, b, default=1)
 
 
+def axk1(f: "Fields", b: "Blueprint") -> None:
+    """A.X K1: DeepSeek v3 with a norm behind the experts; one plain layer unless the file says otherwise."""
+    sparse = sparse_from(f, f.layers(), 1)
+    _deepseek(f, b, default=1)
+    for index, rows in enumerate(sparse):
+        if rows:
+            b.layer = index
+            b.norm(f"model.layers.{index}.post_mlp_layernorm", b.width)
+    b.layer = None
+
+
+def mistral4(f: "Fields", b: "Blueprint") -> None:
+    """Mistral 4: latent attention, stacked experts beside a shared one, no saved correction of the router."""
+    width, layers = decoder.begin(f, b)
+    a, bias, sparse = blocks.latent_dims(f), f.flag("attention_bias"), sparse_from(f, layers)
+    count, used = blocks.experts_of(f, "n_routed_experts", "num_experts_per_tok")
+    inner, plain = f.whole("moe_intermediate_size"), f.whole("intermediate_size") if not all(sparse) else 0
+    shared = (f.maybe("n_shared_experts", 0, 1 << 12) or 0) * inner
+
+    def feed(p: str, index: int) -> FeedForward:
+        if not sparse[index]:
+            return blocks.gated_mlp(b, p + "mlp.", width, plain)
+        b.linear(p + "mlp.gate", "router", width, count)
+        blocks.stacked(b, p + "mlp.experts.gate_up_proj", "expert_gate_up", (width, 2 * inner), count, used)
+        blocks.stacked(b, p + "mlp.experts.down_proj", "expert_down", (inner, width), count, used)
+        if shared:
+            blocks.gated_mlp(b, p + "mlp.shared_experts.", width, shared, role="shared_")
+        return FeedForward(kind="experts", width=inner, experts=count, experts_used=used, shared_width=shared)
+
+    decoder.stack(b, layers, lambda p, _i: blocks.mla(b, p + "self_attn.", width, a, bias=bias), feed)
+    decoder.end(b)
+
+
 def deepseek_v32(f: "Fields", b: "Blueprint") -> None:
     """DeepSeek v3.2: v3 with an indexer in every layer, whose keys are cached too."""
     _deepseek(f, b, indexer=True)
@@ -154,6 +187,14 @@ def glm4_moe(f: "Fields", b: "Blueprint") -> None:
     decoder.stack(b, layers, attend, feed)
     decoder.end(b)
     draft(f, b, layers, lambda p, _i: attend(p, 0), feed)
+
+
+def glm4v_moe(f: "Fields", b: "Blueprint") -> None:
+    """The text half of GLM-4.5V: GLM-4.5 with biases always."""
+    width, layers = decoder.begin(f, b)
+    attend = decoder.grouped(f, b, width, layers, bias=True, strict=False)
+    decoder.stack(b, layers, attend, mixed_feed(f, b, width, layers, sparse_from(f, layers)))
+    decoder.end(b)
 
 
 def dots1(f: "Fields", b: "Blueprint") -> None:

@@ -3,7 +3,7 @@
 Defaults of absent fields: `shapes/defaults.py`. Rules: transformers 5.24, models/<family>/configuration_<family>.py and modeling_<family>.py.
 """
 
-from brim.facts.model import Attention, FeedForward
+from brim.facts.model import Attention, FeedForward, Layer
 from brim.shapes import blocks, kinds
 from brim.shapes.families import decoder
 
@@ -221,11 +221,7 @@ def helium(f: "Fields", b: "Blueprint") -> None:
 
 def cwm(f: "Fields", b: "Blueprint") -> None:
     """CWM: every fourth layer, counted from the first, is full."""
-
-    def rule(_f: "Fields", n: int) -> tuple[str, ...]:
-        return tuple(kinds.SLIDING if index % 4 else kinds.FULL for index in range(n))
-
-    decoder.simple(f, b, rule=rule, mlp_bias=f.flag("mlp_bias"))
+    decoder.simple(f, b, rule=_first_full, mlp_bias=f.flag("mlp_bias"))
 
 
 def vaultgemma(f: "Fields", b: "Blueprint") -> None:
@@ -279,4 +275,64 @@ def latent_dense(f: "Fields", b: "Blueprint") -> None:
         lambda p, _i: blocks.mla(b, p + "self_attn.", width, a, bias=bias),
         lambda p, _i: blocks.gated_mlp(b, p + "mlp.", width, inner, bias=feed_bias),
     )
+    decoder.end(b)
+
+
+def minicpm(f: "Fields", b: "Blueprint") -> None:
+    """MiniCPM 1 and 2: Llama's tensors; its own code ties the embedding unless the file says otherwise."""
+    decoder.simple(f, b, bias=f.flag("attention_bias"), o_bias=f.flag("attention_bias"), tied=f.raw("tie_word_embeddings") is not False)
+
+
+def hyperclovax(f: "Fields", b: "Blueprint") -> None:
+    """HyperCLOVA X: Llama with norms behind both blocks where `use_post_norm` is set."""
+    bias = f.flag("attention_bias")
+    norms = (*decoder.NORMS, "post_norm1", "post_norm2") if f.flag("use_post_norm") else decoder.NORMS
+    decoder.simple(f, b, bias=bias, o_bias=bias, mlp_bias=f.flag("mlp_bias"), norms=norms)
+
+
+def granite_swa(f: "Fields", b: "Blueprint") -> None:
+    """Granite with sliding layers and sinks; every fourth layer, counted from the first, is full."""
+    width, layers = decoder.begin(f, b)
+    attend = decoder.grouped(f, b, width, layers, _first_full, bias=f.flag("attention_bias"), o_bias=f.flag("attention_bias"))
+    inner, bias = f.whole("intermediate_size"), f.flag("mlp_bias")
+
+    def sunk(p: str, index: int) -> Attention:
+        a = attend(p, index)
+        b.vector(p + "self_attn.sinks", "other", a.heads)
+        return a
+
+    decoder.stack(b, layers, sunk, lambda p, _i: blocks.gated_mlp(b, p + "mlp.", width, inner, bias=bias))
+    decoder.end(b)
+
+
+def _first_full(_f: "Fields", n: int) -> tuple[str, ...]:
+    return tuple(kinds.SLIDING if index % 4 else kinds.FULL for index in range(n))
+
+
+def mllama(f: "Fields", b: "Blueprint") -> None:
+    """The text half of Llama 3.2 Vision: in the layers of `cross_attention_layers` the text looks at the picture; eight words more in the embedding."""
+    width, layers = decoder.begin(f, b, "")
+    b.table("model.embed_tokens", b.vocabulary + 8, width)
+    inner = f.whole("intermediate_size")
+    crossed = f.indices("cross_attention_layers", layers) if f.has("cross_attention_layers") else frozenset((3, 8, 13, 18, 23, 28, 33, 38))
+    a = blocks.attention(f, width)
+    for index in range(layers):
+        b.layer, p = index, f"model.layers.{index}."
+        for name in decoder.NORMS:
+            b.norm(p + name, width)
+        if index in crossed:
+            blocks.gqa(b, p + "cross_attn.", width, a, qk_norm="head")
+            b.vector(p + "cross_attn_attn_gate", "other", 1)
+            b.vector(p + "cross_attn_mlp_gate", "other", 1)
+        else:
+            blocks.gqa(b, p + "self_attn.", width, a)
+        fed = blocks.gated_mlp(b, p + "mlp.", width, inner)
+        b.draw(
+            Layer(
+                index=index,
+                attention=None if index in crossed else a,
+                cross=a.replace(kind="cross") if index in crossed else None,
+                feed_forward=fed,
+            )
+        )
     decoder.end(b)

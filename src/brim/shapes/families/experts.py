@@ -100,6 +100,22 @@ def qwen3_vl_moe(f: "Fields", b: "Blueprint") -> None:
     decoder.end(b)
 
 
+def mellum(f: "Fields", b: "Blueprint") -> None:
+    """Mellum 2: Qwen3-MoE's layers; `mlp_layer_types` says which are sparse."""
+    width, layers = decoder.begin(f, b)
+    bias, listed = f.flag("attention_bias"), kinds.given(f, layers, frozenset(("dense", "sparse")), "mlp_layer_types")
+    count, used = blocks.experts_of(f, "num_local_experts", "num_experts_per_tok")
+    inner, plain = f.whole("moe_intermediate_size"), f.whole("intermediate_size")
+
+    def feed(p: str, index: int) -> FeedForward:
+        if listed is not None and listed[index] == "dense":
+            return blocks.gated_mlp(b, p + "mlp.", width, plain)
+        return blocks.experts(b, p + "mlp.", width, inner, count, used)
+
+    decoder.stack(b, layers, decoder.grouped(f, b, width, layers, bias=bias, o_bias=bias, qk_norm="head"), feed)
+    decoder.end(b)
+
+
 def olmoe(f: "Fields", b: "Blueprint") -> None:
     """OLMoE: experts everywhere, norms over all heads together."""
     _all_experts(f, b, decoder.NORMS)

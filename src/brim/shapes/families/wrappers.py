@@ -22,20 +22,31 @@ _TEXT = ("model.text_model.", "lm_head")
 _SEEN = "vision_tower.vision_model."
 
 # wrapper → (text family where text_config names none, where the text's `model.` and `lm_head` go, tower family where it names none, its place, projector)
+# A wrapper without a place for its tower has a tower or a projector that no room draws.
 WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, vision.Projector | None]]" = {
+    "aya_vision": ("cohere2", _UNDER, "", "", None),
+    "cohere2_vision": ("cohere2", _INSIDE, "", "", None),
+    "deepseek_vl": ("llama", _INSIDE, "", "", None),
     "gemma3": ("gemma3_text", _UNDER, "siglip_vision_model", _SEEN, vision.gemma3_projector),
     "gemma3n": ("gemma3n_text", _INSIDE, "", "", None),
     "gemma4": ("gemma4_text", _INSIDE, "", "", None),
     "glm4v": ("glm4v_text", _INSIDE, "glm4v_vision", "model.visual.", None),
+    "glm4v_moe": ("glm4v_moe_text", _INSIDE, "glm4v_moe_vision", "model.visual.", None),
+    "granite_speech": ("granite", _UNDER, "", "", None),
     "idefics3": ("llama", _TEXT, "idefics3_vision", "model.vision_model.", vision.idefics_projector),
     "internvl": ("qwen2", _UNDER, "internvl_vision", "vision_tower.", vision.internvl_projector),
+    "internvl_chat": ("qwen2", _UNDER, "", "", None),
     "kimi_k25": ("deepseek_v3", _UNDER, "", "", None),
     "kimi_vl": ("deepseek_v3", _UNDER, "", "", None),
+    "lfm2_vl": ("lfm2", _INSIDE, "", "", None),
     "llama4": ("llama4_text", _UNDER, "llama4_vision_model", "vision_model.", vision.llama4_projector),
     "llava": ("llama", _UNDER, "clip_vision_model", _SEEN, vision.llava_projector),
     "llava_next": ("llama", _UNDER, "clip_vision_model", _SEEN, vision.llava_next_projector),
+    "llava_onevision": ("qwen2", _UNDER, "", "", None),
     "mistral3": ("mistral", _UNDER, "pixtral", "vision_tower.", vision.mistral3_projector),
+    "mllama": ("mllama_text_model", _UNDER, "", "", None),
     "paligemma": ("gemma", _UNDER, "siglip_vision_model", _SEEN, vision.paligemma_projector),
+    "qwen2_audio": ("qwen2", _UNDER, "", "", None),
     "qwen2_5_vl": ("qwen2_5_vl_text", _FLAT, "qwen2_5_vl_vision", "visual.", None),
     "qwen2_vl": ("qwen2_vl_text", _FLAT, "qwen2_vl_vision", "visual.", None),
     "qwen3_5": ("qwen3_5_text", _INSIDE, "qwen3_5_vision", "model.visual.", None),
@@ -43,10 +54,12 @@ WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, vision.Projector | No
     "qwen3_vl": ("qwen3_vl_text", _INSIDE, "qwen3_vl_vision", "model.visual.", None),
     "qwen3_vl_moe": ("qwen3_vl_moe_text", _INSIDE, "qwen3_vl_moe_vision", "model.visual.", None),
     "smolvlm": ("llama", _TEXT, "smolvlm_vision", "model.vision_model.", vision.idefics_projector),
+    "voxtral": ("llama", _UNDER, "", "", None),
 }
 
 TOWERS: "dict[str, Callable[[Fields, Blueprint, str], None]]" = {
     "clip_vision_model": vision.clip,
+    "glm4v_moe_vision": vision.glm4v,
     "glm4v_vision": vision.glm4v,
     "idefics3": vision.idefics,
     "idefics3_vision": vision.idefics,
@@ -80,7 +93,7 @@ def wrapper(f: "Fields", b: "Blueprint") -> None:
         audio_without(f, b)
         return
     b.tower, kind = "vision", (v.word("model_type") if v is not None else "") or tower
-    room = TOWERS.get(kind) or TOWERS.get(tower)
+    room = (TOWERS.get(kind) or TOWERS.get(tower)) if place else None
     if room is None:
         b.vision = _unknown("vision", kind)
         b.unusual.append(f"the vision tower ({kind or 'unnamed'}) is not known to brim and not counted")
