@@ -4,6 +4,7 @@ Source: llama.cpp b11434, src/llama-model.cpp `load_hparams`, src/llama-hparams.
 insists on and the header lacks is a `Wanting`; an architecture that the engine at this build does not know is one too. Nothing is guessed.
 """
 
+from brim.engines.llama_cpp.sane import check
 from brim.facts.model import Checkpoint
 from brim.values import Missing
 
@@ -108,6 +109,7 @@ class Hparams:
         self.tensors = {tensor.name: (tensor.dims, tensor.dtype) for tensor in checkpoint.tensors}
         if not self.tensors:
             raise Wanting("the file lists no tensors")
+        check(checkpoint, self.arch)
         if self.arch in _UNMODELLED:
             raise Wanting(f"the memory of architecture {self.arch!r} is not modelled yet")
         self.context_trained = self.need("context_length")

@@ -1,0 +1,89 @@
+"""Headers whose values are of the wrong kind or size: inspect and fit refuse them by key, and nothing large is made for them."""
+
+import random
+
+import pytest
+
+from brim import api
+from brim.errors import BadCheckpoint, BadHeader, BadTensor, BrimError
+from brim.facts.model import Checkpoint, Tensor
+from brim.facts.workload import LlamaWorkload
+from brim.values import Missing
+from tests.allocations import checkpoint_of
+from tests.gguf_bytes import dense_llama
+
+BUDGET = {"BRIM_DEVICE_BUDGET_BYTES": str(1 << 36)}
+METADATA, TENSORS = dense_llama(layers=2, width=64, heads=4, kv_heads=2, feed_forward=128, vocab=100, kind="F32")
+
+
+def made(metadata: dict[str, object], dims: dict[str, tuple[int, ...]] | None = None) -> Checkpoint:
+    tensors = []
+    for name, shape, kind in TENSORS:
+        size = (dims or {}).get(name, tuple(shape))
+        tensors.append(Tensor(name=name, dims=size, dtype=kind, offset=0, stored_bytes=4, elements=1))
+    return Checkpoint(
+        form="gguf",
+        source="made.gguf",
+        name="made",
+        architecture="llama",
+        metadata={**METADATA, **metadata},
+        tensors=tuple(tensors),
+        file_bytes=1,
+        shape=Missing(reason="not_supported"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("block_count", 1 << 31, "whole number from 0 to 512"),
+        ("block_count", 0, "is 0"),
+        ("block_count", "2", "not a number"),
+        ("block_count", [2], "is a list"),
+        ("embedding_length", 1 << 40, "whole number"),
+        ("attention.head_count", [], "empty list"),
+        ("attention.head_count", ["a"], "not a number"),
+        ("attention.head_count", -3, "whole number"),
+        ("attention.key_length", 1.5, "whole number"),
+        ("context_length", 1 << 62, "whole number"),
+        ("expert_count", 1 << 20, "0 to 1024"),
+        ("expert_count", 8, "expert_used_count is 0 of 8"),
+        ("rope.dimension_count", "x", "not a number"),
+        ("logit_scale", "x", "not a number"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_key(key: str, value: object, words: str) -> None:
+    """Exit 5 with the key; no list is made as long as a header says."""
+    with pytest.raises(BadHeader, match=words) as caught:
+        api.fit(made({f"llama.{key}": value}), LlamaWorkload(ctx=512), environ=BUDGET)
+    assert f"made.gguf: llama.{key if 'expert_used' not in words else 'expert_used_count'} is" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "dims"), [("blk.0.attn_q.weight", (64,)), ("token_embd.weight", (64,))])
+def test_a_matrix_with_too_few_dimensions_is_refused_by_its_name(name: str, dims: tuple[int, ...]) -> None:
+    """Exit 5 with the tensor."""
+    with pytest.raises(BadTensor, match=name):
+        api.fit(made({}, {name: dims}), LlamaWorkload(ctx=512), environ=BUDGET)
+
+
+ODD = [0, -1, 1, 2**31, 2**62, "x", "", [], [1], ["a"], True, 1.5, 1e308, [0] * 40, [-1] * 100]
+MODELS = ("llama-3.2-1b", "gemma-3n-e4b", "gpt-oss-20b", "deepseek-v2-lite", "lfm2-1.2b", "mamba-2.8b")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_random_odd_values_never_crash(name: str) -> None:
+    """Any few values of a real header replaced by odd ones: an answer or one of our errors, from inspect and from fit (fixed seed)."""
+    chance = random.Random(name)
+    checkpoint = checkpoint_of("shapes", name)
+    refused = 0
+    for _ in range(25):
+        metadata = dict(checkpoint.metadata)
+        for key in chance.sample(sorted(metadata), 2):
+            metadata[key] = chance.choice(ODD)
+        odd = checkpoint.replace(metadata=metadata)
+        for verb in (api.inspect, lambda it: api.fit(it, LlamaWorkload(ctx=512), environ=BUDGET)):
+            try:
+                verb(odd)
+            except BrimError as fault:
+                refused += isinstance(fault, BadCheckpoint)
+    assert refused
