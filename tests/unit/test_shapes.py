@@ -134,6 +134,8 @@ HOSTILE = [
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*"}, "num_hidden_layers"),
     ({"model_type": "mamba2", "num_heads": 5, "head_dim": 7}, "num_heads"),
     ({"model_type": "gemma3", "text_config": "text"}, "text_config"),
+    ({"model_type": "stablelm", "qk_layernorm": True, "num_attention_heads": 64, "num_key_value_heads": 64, "num_hidden_layers": 2048}, "num_hidden_layers"),
+    ({"model_type": "qwen3_moe", "num_experts": 65536, "num_experts_per_tok": 8, "num_hidden_layers": 2000}, "num_hidden_layers"),
     ({"model_type": "gemma3", "text_config": {"num_attention_heads": 0}}, "text_config.num_attention_heads"),
 ]
 

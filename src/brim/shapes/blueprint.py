@@ -3,7 +3,12 @@
 A family function writes with `linear`, `norm`, `table` and `vector`; `Blueprint` remembers the layer and the tower that each row belongs to.
 """
 
+from brim.errors import BadHeader
 from brim.facts.model import Layer, Tower, Weight
+
+# No model has nearly as many (DeepSeek v3 has 46 000 tensors, Kimi K2 70 000): a small file must not make brim draw millions of rows.
+MAX_ROWS = 1 << 16
+MAX_TENSORS = 1 << 18
 
 
 class Blueprint:
@@ -18,6 +23,8 @@ class Blueprint:
         "layer",
         "layers",
         "root",
+        "source",
+        "tensors",
         "tied",
         "tower",
         "unusual",
@@ -27,7 +34,8 @@ class Blueprint:
         "width",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = "config.json") -> None:
+        self.source, self.tensors = source, 0
         self.weights: list[Weight] = []
         self.layers: list[Layer] = []
         self.encoder_layers: list[Layer] = []
@@ -46,6 +54,9 @@ class Blueprint:
         each = 1
         for size in dims:
             each *= size
+        self.tensors += copies
+        if self.tensors > MAX_TENSORS or len(self.weights) >= MAX_ROWS:
+            raise BadHeader(f"{self.source}: num_hidden_layers and the counts of heads and experts imply more than {MAX_TENSORS} tensors, which no model has")
         self.weights.append(
             Weight(
                 name=self.root + name,

@@ -44,7 +44,7 @@ def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Sha
     name = model_type or _by_architecture(config)
     if name not in FAMILIES:
         return not_told(name or "(none given)", [key for key in _USUAL if key not in config]), ()
-    b = Blueprint()
+    b = Blueprint(source)
     f = fields_of(config, source, name)
     draw(name, f, b)
     if f.wanting:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-MAX_LAYERS = 4096
+MAX_LAYERS = 2048
 MAX_WIDTH = 1 << 24
 MAX_VOCABULARY = 1 << 27
 MAX_EXPERTS = 1 << 16

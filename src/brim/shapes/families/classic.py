@@ -127,7 +127,10 @@ def _neo_types(f: "Fields", layers: int) -> tuple[str, ...]:
     for item in given if isinstance(given, (list, tuple)) else (given,):
         if not isinstance(item, (list, tuple)) or len(item) != 2 or not isinstance(item[0], (list, tuple)):
             raise f.bad("attention_types", "must be a list of [kinds, times] pairs")
-        kinds_of.extend([str(kind) for kind in item[0]] * f.checked("attention_types", item[1], 1, 4096))
+        times = f.checked("attention_types", item[1], 1, 4096)
+        if len(item[0]) * times + len(kinds_of) > layers:
+            raise f.bad("attention_types", f"gives more entries than the {layers} layers")
+        kinds_of.extend([str(kind) for kind in item[0]] * times)
     if len(kinds_of) != layers:
         raise f.bad("attention_types", f"gives {len(kinds_of)} entries for {layers} layers")
     return tuple(kinds_of)
