@@ -16,6 +16,8 @@ sys.path.insert(0, str(ROOT / "src"))
 SHAPES = ROOT / "src" / "brim" / "shapes"
 # never a shape: what the file itself must say, or what transformers adds on its own
 SKIP = {"architectures", "id2label", "model_type", "num_labels", "quantization_config", "dtype"}
+# older names that a config class takes in __post_init__ only
+OLDER = {"bloom": {"hidden_size": "n_embed"}, "falcon": {"hidden_size": "n_embed"}}
 HEAD = '''"""Defaults that transformers gives to fields which a config.json leaves out, and the other spellings of fields; generated, never edited.
 
 Source: transformers {version}, models/*/configuration_*.py (fields of the config classes that brim reads, `attribute_map`).
@@ -71,6 +73,8 @@ def main() -> None:
 
     names = words_read()
     tables = {family: of_class(CONFIG_MAPPING[family], names) for family in sorted({*FAMILIES, *TOWERS}) if family in CONFIG_MAPPING}
+    for family, names_of in OLDER.items():
+        tables[family][1].update(names_of)
     lines = []
     for title, place in (('DEFAULTS: "dict[str, dict[str, object]]" = {', 0), ('SPELLINGS: "dict[str, dict[str, str]]" = {', 1)):
         lines.append(title)

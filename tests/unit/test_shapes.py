@@ -231,6 +231,17 @@ def test_packed_weights_are_told_from_the_config(packed, told):
     assert shape.parameters == shape_of_config(LLAMA).parameters
 
 
+def test_the_class_that_wrote_a_checkpoint_tells_the_family_where_model_type_does_not():
+    """A model_type of the maker's own, or none, with a known class behind it is that class's family; older field names are understood."""
+    told = shape_of_config(LLAMA)
+    for change in ({"model_type": "housemade"}, {"model_type": None}):
+        shape = shape_of_config({**LLAMA, **change, "architectures": ["LlamaForCausalLM"]})
+        assert isinstance(shape, Shape)
+        assert (shape.architecture, shape.parameters) == ("llama", told.parameters)
+    bloom = shape_of_config({"model_type": "bloom", "n_embed": 64, "n_layer": 2, "num_attention_heads": 4, "vocab_size": 131})
+    assert (bloom.width, len(bloom.layers)) == (64, 2)
+
+
 def test_linear_layers_of_a_model_can_be_picked_by_role():
     """What a trainer asks: the names of the projections, with (inputs, outputs)."""
     rows = {row.name: row for row in tensor_table(LLAMA)}

@@ -42,6 +42,8 @@ def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Sha
     if model_type is not None and (not isinstance(model_type, str) or len(model_type) > 200):
         raise BadHeader(f"{source}: model_type must be a word")
     name = model_type or _by_architecture(config)
+    if name not in FAMILIES and _by_architecture(config) in FAMILIES:
+        name = _by_architecture(config)  # a model_type of the maker's own, written by a class that is known
     if name not in FAMILIES:
         return not_told(name or "(none given)", [key for key in _USUAL if key not in config]), ()
     b = Blueprint(source)

@@ -359,7 +359,7 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "bamba": {"layer_types": "layers_block_type", "layers_block_type": "layer_types"},
   "bart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
-  "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
+  "bloom": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "hidden_size": "n_embed"},
   "codegen": {"max_position_embeddings": "n_positions", "hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
   "deepseek_v2": {"num_experts": "n_routed_experts", "n_routed_experts": "num_experts"},
   "deepseek_v3": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "num_nextn_predict_layers": "num_mtp_layers"},
@@ -368,6 +368,7 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "dots1": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "ernie4_5_moe": {"num_experts": "moe_num_experts", "moe_num_experts": "num_experts", "num_experts_per_tok": "moe_k", "moe_k": "num_experts_per_tok"},
   "exaone": {"num_layers": "num_hidden_layers", "num_hidden_layers": "num_layers"},
+  "falcon": {"hidden_size": "n_embed"},
   "falcon_h1": {"layer_types": "layers_block_type", "layers_block_type": "layer_types"},
   "flex_olmo": {"num_local_experts": "num_experts", "num_experts": "num_local_experts"},
   "glm4_moe": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "num_nextn_predict_layers": "num_mtp_layers"},
