@@ -380,7 +380,11 @@ def _implied(config: "dict[str, Any]", name: str) -> "tuple[Shape | Missing, tup
     size = SAFETENSORS_BITS[dtype or "BF16"] // 8
     tensors: list[Tensor] = []
     offset = 0
+    if shape.draft_layers:
+        notes.append(f"{name}: layers for multi-token prediction ({shape.draft_layers}) that published files may carry are not counted")
     for weight in weights:
+        if weight.tower == "draft":
+            continue
         names = [weight.name] if weight.copies == 1 else [weight.name.replace("{}", str(number)) for number in range(weight.copies)]
         each = weight.elements // weight.copies
         for one in names:

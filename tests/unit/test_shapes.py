@@ -209,6 +209,18 @@ def test_the_layers_for_prediction_are_drawn_apart_and_not_counted():
     assert 684.4e9 < sum(row.elements for row in rows) < 684.6e9
 
 
+def test_a_bare_config_is_inspected_with_the_tensors_that_it_implies(tmp_path):
+    """`brim.inspect` of a folder with nothing but a config: its layers in a line, its parameters, and what is not counted."""
+    from brim.api import inspect
+
+    fact = next(fact for fact in GOLDEN["models"] if fact["name"] == "deepseek-v3")
+    (tmp_path / "config.json").write_text(json.dumps(fact["config"]))
+    checkpoint, anatomy = inspect(str(tmp_path))
+    assert anatomy.picture == "3×mla + 58×mla+moe(8/256)"
+    assert anatomy.parameters == sum(tensor.elements for tensor in checkpoint.tensors) == 671026419200
+    assert any("multi-token prediction (1)" in note for note in anatomy.unusual)
+
+
 PACKED = [
     ({"quant_method": "gptq", "bits": 4, "group_size": 128}, ("gptq", 4, 128)),
     ({"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm"}, ("awq", 4, 64)),
