@@ -100,7 +100,7 @@ class _NoHandle:
         pass
 
 
-def lora(model, rank, dtype, autocast_adapter):
+def lora(model, rank, dtype, autocast_adapter, dropout=0.0, dora=False):
     import peft
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -109,7 +109,7 @@ def lora(model, rank, dtype, autocast_adapter):
     torch.nn.Module.to = lambda self, *_, **__: self
     BaseTunerLayer._move_adapter_to_device_of_base_layer = lambda *_, **__: None
     torch.set_default_dtype(torch.float32 if autocast_adapter else dtype)
-    config = peft.LoraConfig(r=rank, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM")
+    config = peft.LoraConfig(r=rank, target_modules="all-linear", lora_dropout=dropout, use_dora=dora, task_type="CAUSAL_LM")
     try:
         return peft.get_peft_model(model, config, autocast_adapter_dtype=False)
     finally:
@@ -164,11 +164,15 @@ def measure(case):
         without_mask(case["config"]["model_type"].removesuffix("_text"))
     with FakeTensorMode():
         model = build(case["config"], torch.bfloat16 if case.get("base") == "bf16" else dtype, case["attention"])
-        if case["method"] == "lora":
-            model = lora(model, case["rank"], dtype, case.get("adapter") == "fp32")
+        if case["method"] in ("lora", "dora"):
+            model = lora(model, case["rank"], dtype, case.get("adapter") == "fp32", case.get("dropout", 0.0), case["method"] == "dora")
+        if case["method"] == "freeze":
+            model.requires_grad_(False)
+            for layer in model.model.layers[-case["trainable_layers"] :]:
+                layer.requires_grad_(True)
         model.train()
         if case["checkpointing"] == "full":
-            if case["method"] == "lora":
+            if case["method"] in ("lora", "dora"):
                 model.enable_input_require_grads()
             model.gradient_checkpointing_enable({"use_reentrant": False})
         trainable = [p for p in model.parameters() if p.requires_grad]
@@ -196,6 +200,8 @@ def measure(case):
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
                 loss = forward()
             del loss
+        for _ in range(case.get("accumulation", 1) - 1):  # gradients of earlier micro-batches stand
+            forward().backward()
         gc.collect()
         tracker = MemTracker()
         tracker.track_external(model, optimizer, ids)
@@ -271,6 +277,13 @@ def cases():
     for family in ("llama", "qwen2", "qwen3", "mistral"):
         for checkpointing in ("none", "full"):
             yield case_of(family, checkpointing=checkpointing, mask="none")
+    for checkpointing in ("none", "full"):
+        yield case_of("llama", checkpointing=checkpointing, method="lora", rank=16, dropout=0.1)
+        yield case_of("llama", checkpointing=checkpointing, method="dora", rank=16)
+        yield case_of("llama", checkpointing=checkpointing, method="freeze", trainable_layers=1)
+        for family in ("llama", "qwen2"):
+            for precision in ("bf16", "bf16-autocast"):
+                yield case_of(family, checkpointing=checkpointing, accumulation=3, precision=precision)
     for family in MORE:
         for method, rank in (("full", 0), ("lora", 16)):
             for checkpointing in ("none", "full"):
@@ -288,7 +301,7 @@ def main():
     hooks_on_frozen()
     done = 0
     for case in cases():
-        if arguments.more and case["family"] not in MORE:
+        if arguments.more and case["family"] not in MORE and not {"dropout", "accumulation", "trainable_layers"} & set(case) and case["method"] != "dora":
             continue
         if (arguments.family and case["family"] not in arguments.family) or (arguments.method and case["method"] != arguments.method):
             continue

@@ -15,7 +15,7 @@ sys.path[:0] = [str(HERE.parent.parent / "src"), str(HERE)]
 import train_oracle as oracle  # noqa: E402
 from train_models import MODELS  # noqa: E402
 
-CHOSEN = ("llama-3.2-1b", "qwen3-4b", "gemma2-2b", "phi-3-mini", "llama-3-8b")
+CHOSEN = ("llama-3.2-1b", "gemma-2b", "gemma2-2b", "phi-1.5", "qwen3-4b")
 
 
 def accelerate_says(config):
@@ -54,11 +54,15 @@ def deepspeed_says(parameters, largest):
 def main():
     """One JSON line a model and method."""
     oracle.hooks_on_frozen()
-    out = open(HERE.parent / "golden" / "train_others.jsonl", "w")  # noqa: SIM115
+    path = HERE.parent / "golden" / "train_others.jsonl"
+    done = {json.loads(line)["model"] + json.loads(line)["method"] for line in path.read_text().splitlines()} if path.exists() else set()
+    out = open(path, "a")  # noqa: SIM115 - rows are added one by one, since each takes minutes
     for name in CHOSEN:
         config = dict(MODELS[name])
         says = accelerate_says(config)
         for method in ("full", "lora"):
+            if name + method in done:
+                continue
             case = {
                 "family": name,
                 "config": config,

@@ -180,3 +180,19 @@ def test_offloaded_gradients_leave_the_card():
     assert not {"gradients", "master_weights", "optimizer_state"} & set(parts)
     host = next(part.bytes.likely for part in plan.parts if part.device == "cpu" and part.name == "optimizer_state")
     assert host - 16 * census.elements in range(-4, 8)
+
+
+def test_what_is_not_known_is_said():
+    """An encoder-decoder is not told; an architecture whose code is not known, fp8 and compile have wide activations, and the plan says so."""
+    seq2seq = {"model_type": "t5", "d_model": 512, "d_ff": 2048, "d_kv": 64, "num_heads": 8, "num_layers": 6, "vocab_size": 32128, "is_encoder_decoder": True}
+    assert price(survey(*read(seq2seq)), TrainWorkload()).missing
+    census = llama()
+    for changes in ({"precision": "fp8"}, {"compiled": True}):
+        plan = price(census, TrainWorkload(**changes))
+        span = next(part.bytes for part in plan.parts if part.name == "activations" and part.device == "cuda:0")
+        assert span.low < 0.7 * span.high
+    shape, rows = read(LLAMA)
+    odd = price(survey(shape.replace(architecture="unheard_of"), rows), TrainWorkload())
+    span = next(part.bytes for part in odd.parts if part.name == "activations" and part.device == "cuda:0")
+    assert span.low < 0.7 * span.high
+    assert any("unheard_of" in caveat for caveat in odd.caveats)

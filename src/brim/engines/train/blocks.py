@@ -68,15 +68,17 @@ class Writer:
             x = self.cast(x, 4) if self.s.autocast else x
             return self.like(x, None, [x], fresh=2 * rows * self.width[x], **self.learn(2 * weight, self.s.weight, cast=False))
         narrow, n = self.width[x], self.elements[x]
-        wide = self.cast(x, 4)
+        wide = centred = self.cast(x, 4)
+        if kind == "cohere":  # the mean is taken off twice, once for the variance and once for the result
+            wide, centred = self.like(wide), self.like(wide)
         square = self.like(wide, None, [wide], temp_back=4 * n)
         scale = self.op(rows, 4, [self.op(rows, 4, [square])], keep_out=True)
-        h = self.like(wide, [wide, scale], [wide, scale])
+        h = self.like(centred, [centred, scale], [centred, scale])
         learn = self.learn(weight, self.s.weight, cast=False)
         if kind == "llama":
             h = self.cast(h, narrow)
             return self.op(n, max(narrow, self.s.weight), [h], [h] if self.train else [], **learn)
-        out = self.op(n, 4, [h], [h] if self.train else [], fresh=4 * weight if kind == "gemma" else 0, **learn)
+        out = self.op(n, 4, [h], [h] if self.train else [], fresh=4 * weight if kind in ("gemma", "cohere") else 0, **learn)
         return self.cast(out, narrow)
 
     def linear(self, x: int, layer: "Linear") -> int:
@@ -106,7 +108,8 @@ class Writer:
         s = self.s
         x = self.cast(x, s.adapter)
         if s.dropout:
-            x = self.like(x, None, fresh=self.elements[x])
+            # the fused CUDA kernel keeps one byte of mask an element, the CPU's noise is as wide as its input (aten Dropout.cpp)
+            x = self.like(x, None, fresh=self.elements[x] * (1 if s.cuda else self.width[x]))
         width = s.compute if s.autocast else s.adapter
         x = self.cast(x, width)
         casted = s.autocast and s.adapter == 4
@@ -165,6 +168,8 @@ class Writer:
             k = self.op(tokens * a.heads * a.key_dim, self.width[k], [k])
             v = self.op(tokens * a.heads * a.value_dim, self.width[v], [v])
         outs = tokens * a.heads * a.value_dim
+        if not s.eager and self.style.math_single_head and a.kv_heads == 1 < a.heads:
+            return self._plain_kernel(q, k, v, outs, batch * a.heads * seq * seq, c)
         if not s.eager:
             q, k, v = self.cast(q, c), self.cast(k, c), self.cast(v, c)
             out = self.op(outs, c, [q, k, v], [q, k, v], keep_out=True, fresh=4 * tokens * a.heads + (batch * seq * seq * c if wide else 0))
@@ -180,6 +185,13 @@ class Writer:
         soft = self.op(n, 4 if self.style.scores == "fp32" or s.autocast else c, [scores], keep_out=True)
         soft = self.cast(soft, c)
         return self.like(self.op(outs, c, [soft, v], [soft, v]))
+
+    def _plain_kernel(self, q: int, k: int, v: int, outs: int, scores: int, width: int) -> int:
+        """SDPA's plain kernel (aten `_scaled_dot_product_attention_math`): fp32 copies with every head, and the probabilities, are kept."""
+        wide = [self.op(outs, 4, [x]) for x in (q, k, v)]
+        made = self.op(scores, 4, wide[:2], wide[:2])
+        soft = self.op(scores, 4, [made], keep_out=True)
+        return self.cast(self.op(outs, 4, [soft, wide[2]], [soft, wide[2]]), width)
 
     def gated(self, x: int, gate: "Linear | None", up: "Linear", down: "Linear") -> int:
         """down(act(gate(x)) · up(x)); without a gate down(act(up(x))). One matrix for both where `gate` is `up`."""

@@ -107,7 +107,7 @@ def _device_parts(f: _Facts, device: str) -> "list[Part]":
     """What one rank's device holds at the highest moment."""
     w, share_, moment = f.w, f.share, f.moment
     per = f" / {w.ranks} ranks" if w.ranks > 1 else ""
-    unsure = not f.census.style.known or any(layer.state is not None for layer in f.census.shape.layers)
+    unsure = not f.census.style.known or w.precision == "fp8" or any(layer.state is not None for layer in f.census.shape.layers)
     marks = costs.UNSURE_PER_MILLE if unsure else costs.KNOWN_PER_MILLE
     activations = _per_mille(moment.activations, costs.COMPILED_PER_MILLE if w.compiled else marks)
     gradients = f.gradients_at(moment)
@@ -216,6 +216,8 @@ def _workload(f: _Facts) -> "dict[str, object]":
 def _missing(census: Census) -> "tuple[str, ...]":
     if not census.shape.layers or not census.rows:
         return ("the layers of this model are not known",)
+    if census.shape.encoder_layers:
+        return ("the activations of the encoder (only decoders are priced)",)
     return ()
 
 
@@ -228,6 +230,10 @@ def _caveats(f: _Facts) -> "tuple[str, ...]":
         out.append("DeepSpeed keeps 16-bit weights and fp32 master copies instead of autocast over fp32 weights")
     if w.optimizer == "adamw":
         out.append("adamw is priced as the fused kernel on a card (transformers' default); adamw_foreach makes one more tensor like every weight")
+    if w.precision == "fp8":
+        out.append("fp8 is an estimate: bf16 autocast whose linear inputs are kept in one byte")
+    if census.shape.quantisation is not None:
+        out.append(f"the checkpoint is packed ({census.shape.quantisation.method}); the step is priced on the base format above")
     if not census.style.known:
         out.append(f"the training code of architecture {census.shape.architecture} is not known to brim: activations are an assumption with a wide span")
     if any(layer.state is not None for layer in census.shape.layers):

@@ -8,10 +8,10 @@ from brim.values import Record
 
 
 class Style(Record):
-    """`norm`: llama (weight after the cast back), gemma (fp32 to the end), olmo (fp32 product), layer (LayerNorm). `order`: pre, post, sandwich, parallel.
+    """`norm`: llama (weight after the cast back), gemma (fp32 to the end), olmo (fp32 product), cohere (a mean taken off, all in fp32), layer (LayerNorm). `order`: pre, post, sandwich, parallel.
 
     `activation`: silu and gelu (one kernel, keeps its input), gelu_new (seven kernels in Python), relu (keeps its result). `rope`: full, partial (rotated slice
-    joined to the rest), none. `scores`: what eager attention keeps: fp32 (softmax upcast and cast back) or native. `cap`: tanh on the scores.
+    joined to the rest), none. `math_single_head`: one key head is handed to SDPA unexpanded, which only its plain kernel takes (in fp32). `scores`: what eager attention keeps: fp32 (softmax upcast and cast back) or native. `cap`: tanh on the scores.
     """
 
     norm: str = "llama"
@@ -24,6 +24,7 @@ class Style(Record):
     embed_scale: bool = False
     embed_norm: bool = False
     known: bool = True
+    math_single_head: bool = False
     eager_only: bool = False
     mask: bool = True
 
@@ -56,9 +57,9 @@ STYLES = {
     "olmo3": Style(norm="olmo", order="post"),
     "opt": Style(norm="layer", activation="relu", rope="none", scores="fp32", mask=False),
     "bloom": Style(norm="layer", activation="gelu", rope="none", embed_norm=True, eager_only=True),
-    "falcon": Style(norm="layer", order="parallel", activation="gelu"),
+    "falcon": Style(norm="layer", order="parallel", activation="gelu", math_single_head=True),
     "starcoder2": Style(norm="layer", activation="gelu"),
-    "cohere": Style(norm="layer", order="parallel"),
+    "cohere": Style(norm="cohere", order="parallel"),
     "nemotron": Style(norm="layer", activation="relu2", rope="partial"),
     "gptj": Style(norm="layer", order="parallel", activation="gelu_new", rope="partial"),
     "mpt": Style(norm="layer", activation="gelu", rope="none"),
