@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from brim.api import run as run
     from brim.api import shape_file as shape_file
     from brim.api import solve as solve
+    from brim.api import solve_training as solve_training
     from brim.api import verify as verify
     from brim.card_report import governor_report as governor_report
     from brim.card_report import load_profile as load_profile

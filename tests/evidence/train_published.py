@@ -214,6 +214,8 @@ def predict(row):
         return None, ["tensor and pipeline parallelism are not priced yet"], ""
     w, lacks = workload_of(row)
     plan = price(census_of(name), w)
+    if plan.missing:
+        return None, list(plan.missing), ""
     meaning = row["meaning"].lower()
     states = sum(p.bytes.likely for p in plan.parts if p.device == "cuda:0" and p.name in ("weights", "adapter", "optimizer_state", "master_weights"))
     peak = max(plan.workload["moments_bytes"].values())

@@ -18,3 +18,11 @@ result = brim.run(["true"], brim.limits(memory_budget_bytes=1 << 30), prediction
 assert_type(result, RunResult)
 assert_type(result.exit_code, int)
 assert_type(brim.verify("run"), tuple[str, int, str])
+
+step = brim.fit_training("folder", brim.TrainWorkload(method="lora", lora_rank=8), devices=["cuda:24GiB"])
+assert_type(step, brim.Prediction)
+name, found = brim.solve_training("folder", "batch", auto=True)
+assert_type(name, str)
+assert_type(found.fits, bool)
+table = brim.preflight(parameters=12_000_000_000, devices=["cuda:24GiB"])
+assert_type(table.ways[0].verdict, str)

@@ -14,6 +14,10 @@ CUBLAS = Span(low=8_519_680, likely=8_519_680, high=2 * 33_554_432)
 HOST_PROCESS = Span(low=280 * MIB, likely=430 * MIB, high=900 * MIB)
 HOST_PROCESS_SOURCE = "resident memory after import, torch 2.13.0+cpu with transformers 5.24, measured for docs/evidence/train-run.md"
 
+# The same process when it trains on the CPU itself: code pages, oneDNN's scratch and what malloc keeps. Resident peak less live tensors was 724 and 936 million bytes in
+# two runs (SmolLM2's shape and GPT-2, fp32, 2 × 256 tokens, torch 2.13.0+cpu); the libraries alone are 248 million (docs/evidence/train-run.md).
+CPU_PROCESS = Span(low=280 * MIB, likely=760 * MIB, high=1_300 * MIB)
+
 # One data-loader worker: a forked Python process whose pages are mostly shared.
 WORKER = Span(low=30 * MIB, likely=120 * MIB, high=400 * MIB)
 

@@ -138,7 +138,7 @@ def _device_parts(f: _Facts, device: str) -> "list[Part]":
     if f.cuda:
         rows.append(("context_overhead", costs.CUDA_CONTEXT + costs.CUBLAS, "device context, kernels and the cuBLAS workspace", costs.CUDA_CONTEXT_SOURCE))
     else:
-        rows.append(("context_overhead", costs.HOST_PROCESS, "the Python process with its libraries", costs.HOST_PROCESS_SOURCE))
+        rows.append(("context_overhead", costs.CPU_PROCESS, "the Python process with its libraries and scratch", costs.HOST_PROCESS_SOURCE))
     marks = costs.SLACK_GATHERED_PER_MILLE if w.sharding.startswith("fsdp") or w.sharding == "zero3" else costs.SLACK_PER_MILLE
     said = f"reserved beyond allocated: {marks} per mille of {loose}"
     rows.append(("allocator_slack", _per_mille(loose, marks), said, "published pairs, engines/train/costs.py"))
