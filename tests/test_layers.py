@@ -7,7 +7,7 @@ SRC = pathlib.Path(__file__).parent.parent / "src" / "brim"
 
 GROUND = {"values", "units", "errors"}
 STOREY_1 = {"facts", "records", "seams"}
-SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy"}
+SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy", "implied"}
 SPINE |= {"knobs", "lineup", "again"}
 SPINE |= {"availability", "catalogue", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "reports": _BASE | SPINE,
     "packing": _BASE,
     "anatomy": _BASE,
+    "implied": _BASE,
     "readers": _BASE,
     "probes": _BASE,
     "actions": _BASE,
@@ -64,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "governor": _BASE | SPINE | EDGES | {"control", "machine"},
     "launch": _BASE | SPINE | EDGES | {"admission", "governor", "machine", "book", "control", "__init__"},
     "book": _BASE | SPINE | EDGES | {"governor"},
-    "checkpoint": _BASE | {"packing", "shapes", "readers"},
+    "checkpoint": _BASE | {"packing", "shapes", "engines", "implied", "readers"},
     "api": _BASE | SPINE | EDGES | {"admission", "training", "governor", "launch", "machine", "checkpoint", "__init__"},
     "training": _BASE | SPINE | EDGES | {"checkpoint"},
     "__init__": _BASE | SPINE | JOIN | {"client"},

@@ -339,7 +339,7 @@ def _config_only(source: "Source", config: "dict[str, Any]") -> Checkpoint:
 def _shaped(checkpoint: Checkpoint) -> Checkpoint:
     """A shape file with its layers, where it carries a Hugging Face config; GGUF metadata goes the way of a GGUF file."""
     if "general.architecture" in checkpoint.metadata:
-        return checkpoint
+        return checkpoint if checkpoint.tensors else _listed(checkpoint)
     config = dict(checkpoint.metadata)
     if checkpoint.tensors or checkpoint.form != "shape":
         return checkpoint.replace(shape=_shape(config, checkpoint.source))
@@ -347,6 +347,29 @@ def _shaped(checkpoint: Checkpoint) -> Checkpoint:
     if checkpoint.file_bytes or not tensors:
         return checkpoint.replace(shape=shape)
     return checkpoint.replace(shape=shape, tensors=tensors, file_bytes=sum(tensor.stored_bytes for tensor in tensors), caveats=notes)
+
+
+def _listed(checkpoint: Checkpoint) -> Checkpoint:
+    """A shape file without a directory gets the one that its header and `file_type` imply; of several, that whose bytes are nearest to `weights_bytes`."""
+    from brim.engines.llama_cpp.quantisation import quantise
+    from brim.implied import variants
+
+    wanted = checkpoint.file_bytes
+    best: Checkpoint | None = None
+    mixes = [checkpoint.quantisation or "F16", *(["MXFP4_MOE"] if checkpoint.architecture == "gpt-oss" and wanted else [])]  # gpt-oss was trained in MXFP4
+    for tensors, mix in ((tensors, mix) for tensors in variants(checkpoint.metadata) for mix in mixes):
+        try:
+            made = quantise(checkpoint.replace(tensors=tensors, file_bytes=0, caveats=()), mix)
+        except (KeyError, ValueError):
+            return checkpoint
+        if best is None or (wanted and abs(made.file_bytes - wanted) < abs(best.file_bytes - wanted)):
+            best = made
+    if best is None:
+        return checkpoint
+    note = f"{checkpoint.source}: lists no tensors; taken from its header as {best.quantisation}: {best.file_bytes} bytes"
+    if wanted and wanted != best.file_bytes:
+        note += f", its own word is {wanted}"
+    return best.replace(file_bytes=wanted or best.file_bytes, caveats=(note,))
 
 
 def _shape(config: "dict[str, Any]", name: str) -> "Shape | Missing":
