@@ -67,12 +67,21 @@ def test_hysteresis_holds_a_level():
 def test_a_single_wild_value_is_not_believed():
     """A sensor that jumps once (or reads zero once) raises nothing; twice in a row it does, and to the less bad of the two."""
     now = track(RUN)
-    for level in (BLOCK, RUN, BLOCK, RUN):
-        now, _ = levels.step(LIMITS, now, signal(level, confirm=2), 0)
+    for at, level in enumerate((BLOCK, RUN, BLOCK, RUN)):
+        now, _ = levels.step(LIMITS, now, signal(level, confirm=2), at * SECOND)
         assert now.level == RUN
-    for level in (BLOCK, THROTTLE):
-        now, _ = levels.step(LIMITS, now, signal(level, confirm=2), 0)
+    for at, level in enumerate((BLOCK, THROTTLE)):
+        now, _ = levels.step(LIMITS, now, signal(level, confirm=2), at * SECOND)
     assert now.level == THROTTLE
+
+
+def test_two_looks_at_once_are_one() -> None:
+    """Looks that confirm each other are at least 0.1 s apart."""
+    now = track(RUN)
+    for at in (0, SECOND // 100, SECOND // 50):
+        now, _ = levels.step(LIMITS, now, signal(BLOCK, confirm=2), at)
+        assert now.level == RUN
+    assert levels.step(LIMITS, now, signal(BLOCK, confirm=2), SECOND // 10)[0].level == BLOCK
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -115,7 +115,8 @@ def _of_device(limits: Limits, state: State, look: Look, device: "Device", track
     """Judge one device: memory and its forecast, temperatures (a frozen one is unknown), its own throttling, faults."""
     free = signals.free_bytes(limits, look, device)
     found = [signals.memory(limits, look, device, free)]
-    if isinstance(free, int):
+    before = tracks.get(f"memory:{device.id}")
+    if isinstance(free, int) and (free != 0 or (before is not None and before.level == BLOCK)):  # a single zero is no sample
         room = free - signals.floor_of(limits)
         trend = trends.get(device.id) or Trend(device=device.id, first_room=room)
         trends[device.id] = trend = forecast.arm(look, forecast.follow(limits, trend.replace(first_room=max(trend.first_room, room)), free, now), now)

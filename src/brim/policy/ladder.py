@@ -35,6 +35,10 @@ from brim.policy.states import (
 )
 from brim.units import format_bytes
 
+# Two episodes that follow each other so closely are one (a jump is seen by the level and by the forecast).
+SAVE_APART_NS = 5_000_000_000
+_SAVING = (MEMORY, FORECAST, PRESSURE, FAULT)
+
 
 def can_checkpoint(limits: Limits, look: Look) -> bool:
     """Say whether the job can be asked for a checkpoint at all."""
@@ -128,8 +132,8 @@ def _heat(limits: Limits, state: State, now: int) -> "tuple[State, list[Intent]]
         ]
     if state.rung == PAUSED or (state.rung != FULL_SPEED and now - state.rung_since_ns < limits.heat_patience_ns):
         return state, []
-    if any(track.lost for track in hot):
-        return state, []
+    if any(track.lost for track in hot) or all(track.better_since_ns >= 0 for track in hot):
+        return state, []  # nothing is seen, or it is getting better: not the time to climb
     if at >= 1 and all(track.kind == POWER for track in hot):
         return state, []
     rung = RUNGS[at + 1] if at else HALF_SPEED
@@ -156,7 +160,14 @@ def _reason(limits: Limits, state: State, look: Look, now: int) -> "str | None":
     if "checkpoint" in look.wishes:
         return "asked for from outside"
     for track in state.tracks:
-        if track.kind in (MEMORY, FORECAST, PRESSURE, FAULT) and ORDER[track.level] >= ORDER[THROTTLE] and done < track.since_ns:
+        old = track.kind == FAULT and track.since_ns == track.changed_ns  # it was there before the job
+        if (
+            track.kind in _SAVING
+            and ORDER[track.level] >= ORDER[THROTTLE]
+            and done < track.since_ns
+            and now - done >= max(limits.dwell_ns, SAVE_APART_NS)
+            and not old
+        ):
             return track.why
     if state.unknown_done and limits.on_unknown == "checkpoint" and done < state.unknown_since_ns:
         return "telemetry is lost for longer than allowed"

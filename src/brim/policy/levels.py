@@ -1,18 +1,19 @@
 """Remembers each signal: confirmation before it gets worse, hysteresis and dwell before it gets better, a clock while it is lost; no intents.
 
 Guarantees: a level never falls without a fresh reading, nor before `dwell_ns` and two looks that were better throughout; it rises after `confirm` looks in
-a row; a lost signal keeps its level, and is believed again after `confirmations` readings in a row; a sticky signal never falls.
+a row that are 0.1 s apart; a lost signal keeps its level, and is believed again after `confirmations` readings in a row; a sticky signal never falls.
 """
 
 from brim.facts.settings import Limits
 from brim.policy.signals import known
-from brim.policy.states import ORDER, RUN, UNKNOWN, Signal, Track
+from brim.policy.states import FORECAST, ORDER, RUN, UNKNOWN, Signal, Track
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brim.facts.device import Device
 
-STALE_LOOKS = 30
+# Looks that confirm each other are at least this far apart: a sensor that drops out does so for a moment, not for a look.
+CONFIRM_NS = 100_000_000
 
 
 def fresh(signal: Signal, now: int) -> Track:
@@ -64,9 +65,10 @@ def _rise(track: Track, signal: Signal, now: int) -> "tuple[Track, str]":
     if track.level == UNKNOWN and signal.level == RUN:
         return _become(track, RUN, now, signal.why)
     seen = signal.level if track.worse_count == 0 or ORDER[signal.level] < ORDER[track.worse] else track.worse
-    count = track.worse_count + 1
-    if count < signal.confirm:
-        return track.replace(worse=seen, worse_count=count, better_since_ns=-1, better_count=0), ""
+    count, since = track.worse_count + 1, track.worse_since_ns if track.worse_count else now
+    apart = CONFIRM_NS if signal.confirm > 1 and signal.kind != FORECAST else 0
+    if count < signal.confirm or now - since < apart:
+        return track.replace(worse=seen, worse_count=count, worse_since_ns=since, better_since_ns=-1, better_count=0), ""
     return _become(track, seen, now, signal.why)
 
 

@@ -64,6 +64,7 @@ class Track(Record):
     why: str = ""
     worse: str = RUN
     worse_count: int = 0
+    worse_since_ns: int = -1
     better_since_ns: int = -1
     better_count: int = 0
     lost_since_ns: int = -1
