@@ -139,9 +139,10 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
         keeper = Keeper(child.pid, child.identity.birth, grace_ns=limits.grace_ns, kill_dir=group.kill_dir, made=group.made)
     wakes = _make_wakes(child, group, probe, limits, clock)
     signaller = Signaller(process)
+    notifier = Notifier(say=extras.say or to_stderr, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ)
     hands = Hands(
         child.identity, page=page, signaller=signaller, brake=Brake(lambda number: signaller.tree(child.identity, number), group if group.kill_dir else None), group=group,
-        notifier=Notifier(say=extras.say or to_stderr, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ),
+        notifier=notifier,
         checkpoint_signal=limits.checkpoint_signal, power=_power(limits),
     )  # fmt: skip
     eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
@@ -176,6 +177,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> Run
         keeper.close()
     left = group.remove()
     child.close()
+    notifier.close()
     wakes[0].close()
     if page is not None:
         _put_away(page)

@@ -409,5 +409,13 @@ def test_notices_reach_a_command_and_a_webhook(tmp_path) -> None:
     broken = Notifier(say=said.append, command=("/no/such/program",))
     broken.tell("one", "run")
     broken.tell("two", "run")
-    until(lambda: any("notices:" in text for text in said))
+    until(lambda: any("notices:" in text for text in said) and "two" in said)
     assert said[:2] == ["memory is short", "one"]
+    stuck = threading.Event()
+    deaf = Notifier(say=lambda _text: stuck.wait())
+    began = time.monotonic()
+    for _ in range(5000):
+        deaf.tell("nobody reads this", "run")
+    assert time.monotonic() - began < 1
+    stuck.set()
+    deaf.close()

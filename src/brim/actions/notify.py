@@ -1,6 +1,6 @@
 """Tells people: the terminal, a command or a webhook of theirs; no notice ever holds a run up, and it never decides.
 
-Guarantees: a command and a webhook run in a thread of their own, one at a time, at most 64 waiting; a failure is said once on stderr. The command gets the
+Guarantees: the terminal has a thread of its own, so a pipe that nobody reads holds nothing up; a command and a webhook run in another, one at a time, at most 64 waiting; a failure is said once on stderr. The command gets the
 notice as its last argument and as `BRIM_NOTICE`; the webhook gets `{"text": …, "level": …, "run": …}` by POST.
 """
 
@@ -28,20 +28,34 @@ class Notifier:
         self._say, self._command, self._webhook, self._run = say, command, webhook, run
         self._environ = dict(environ or {})
         self._queue: queue.Queue[tuple[str, str]] = queue.Queue(KEPT)
+        self._lines: queue.Queue[str | None] = queue.Queue(16 * KEPT)
+        self._talker = threading.Thread(target=self._talk, name="brim-say", daemon=True)
+        self._talker.start()
         self._told_fault = False
         self.pids: set[int] = set()
         if command or webhook:
             threading.Thread(target=self._deliver, name="brim-notify", daemon=True).start()
 
     def tell(self, text: str, level: str) -> None:
-        """Say it on the terminal, and hand it to the command and the webhook."""
-        self._say(text)
+        """Say it on the terminal, and hand it to the command and the webhook; returns at once, whatever they do."""
+        with contextlib.suppress(queue.Full):  # a terminal that nobody reads loses its lines, not the job
+            self._lines.put_nowait(text)
         if not (self._command or self._webhook):
             return
         try:
             self._queue.put_nowait((text, level))
         except queue.Full:
             self._fault("more notices than can be delivered; some were dropped")
+
+    def _talk(self) -> None:
+        while (text := self._lines.get()) is not None:
+            self._say(text)
+
+    def close(self) -> None:
+        """Give the last lines a moment to be written."""
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(None)
+        self._talker.join(1.0)
 
     def _fault(self, text: str) -> None:
         if not self._told_fault:

@@ -104,6 +104,7 @@ class Governor:
             for intent in decision.intents:
                 self._carry_out(intent, seen)
             self._watch(decision, seen, now)
+            self._ask_anew(wakes, state)
             alone = alone + 1 if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED) else 0
             if alone >= ALONE_LOOKS and status is not None:
                 return self._ended(status, state)
@@ -112,6 +113,13 @@ class Governor:
             if status is not None:
                 self._wakes.forget(self._job.pidfd)  # it stays readable from now on
             wakes = self._wakes.wait(decision.next_look_ns if status is None else min(decision.next_look_ns, 5_000_000 if alone else 50_000_000))
+
+    def _ask_anew(self, wakes: tuple[str, ...], state: "State") -> None:
+        """A threshold of the kernel was crossed without a limit being passed: set it where the limit is now."""
+        room = min((trend.samples[-1][1] for trend in state.trends if trend.device == "cpu" and trend.samples), default=0) - self._limits.floor_bytes
+        for name in wakes:
+            if name.startswith("threshold") and room > 0 and state.halt is None:
+                self._wakes.again(name, room + 1)
 
     def _wishes(self, age: int, status: "int | None", state: "State") -> tuple[str, ...]:
         """What is wanted from outside: by signals to us, by the clock of a soak, by a leader that failed and left others behind."""

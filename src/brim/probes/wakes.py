@@ -9,6 +9,8 @@ import os
 import select
 
 _IN_MODIFY = 2
+# Closer than this a threshold is not set anew: polling is as good.
+LEAST_ROOM = 1 << 20
 
 
 class Wakes:
@@ -18,6 +20,7 @@ class Wakes:
         self._poll = select.poll()
         self._names: dict[int, tuple[str, str]] = {}
         self._kept: list[int] = []
+        self._thresholds: dict[str, tuple[str, int, int]] = {}
         self.refused: list[str] = []
 
     def watch(self, fd: int, name: str, *, drain: str = "") -> None:
@@ -48,8 +51,26 @@ class Wakes:
             os.close(usage)
             return self._no(f"{group_dir}/cgroup.event_control: {fault.strerror}")
         self._kept += [event, usage]
+        self._thresholds[f"threshold {level_bytes}"] = (group_dir, event, usage)
         self.watch(event, f"threshold {level_bytes}", drain="read")
         return True
+
+    def again(self, name: str, room_bytes: int) -> None:
+        """A threshold was crossed and there is still room: ask anew, that much above what the group uses now (its use counts file cache that the kernel can drop)."""
+        found = self._thresholds.pop(name, None)
+        if found is None:
+            return
+        group_dir, event, usage = found
+        try:
+            now = int(os.pread(usage, 64, 0))
+        except (OSError, ValueError):
+            now = -1
+        self.forget(event)
+        for fd in (event, usage):
+            self._kept.remove(fd)
+            os.close(fd)
+        if now >= 0:
+            self.threshold(group_dir, now + max(room_bytes, LEAST_ROOM))
 
     def pressure(self, path: str, *, stall_us: int = 150_000, window_us: int = 2_000_000, kind: str = "some") -> bool:
         """Ask for a notice when tasks wait for memory for `stall_us` of `window_us`; False where that is refused."""
