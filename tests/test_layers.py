@@ -13,7 +13,7 @@ SPINE |= {"availability", "catalogue", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
 JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint"}
 SPINE |= {"shapes", "preflight", "training_solver"}
-JOIN |= {"training", "resume"}
+JOIN |= {"training", "resume", "watching"}
 TOP = {"cli", "integrations"}
 SPINE |= {"asking"}
 # evidence, claims and profiles
@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "journal": _BASE,
     "clock": _BASE,
     "again": _BASE,
+    "watching": _BASE,
     "resume": _BASE | SPINE | EDGES | {"api", "launch"},
     "control": set(),
     "client": {"control"},
@@ -85,7 +86,7 @@ ALLOWED |= {
 }
 ALLOWED["profiled"] = ALLOWED["verbs"] | {"verbs"}
 ALLOWED["api"] |= {"learning", "profiled"}
-ALLOWED["cli"] |= {"card_report", "verbs", "resume"}
+ALLOWED["cli"] |= {"card_report", "verbs", "resume", "watching"}
 # Modules through which a pure room would reach the outside world: files, processes, the network, a clock, chance, the environment.
 IMPURE = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "random", "signal", "threading", "sqlite3", "shutil", "tempfile", "urllib", "mmap"}
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec"}

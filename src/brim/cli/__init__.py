@@ -22,6 +22,7 @@ COMMANDS = {
     "quality": ("brim.cli.quality", "evaluate an exported file and bind the verdict to it"),
     "runs": ("brim.cli.runs", "the runs in the state folder, and their removal"),
     "calibration": ("brim.cli.calibration", "what this machine has taught"),
+    "top": ("brim.cli.top", "look at a run in progress"),
     "resume": ("brim.cli.resume", "go on with a run that was stopped"),
     "report": ("brim.cli.report", "the report of a run"),
     "verify": ("brim.cli.verify", "prove that a run's journal was not altered"),

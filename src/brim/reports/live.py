@@ -5,6 +5,11 @@ from brim.facts.settings import Limits
 from brim.policy.states import BLOCK, RUN, THROTTLE, UNKNOWN, State
 from brim.units import format_bytes, format_ns
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 # A sign and a colour for each level: the sign alone says it, the colour only helps.
 SIGNS = {RUN: "●", THROTTLE: "▲", BLOCK: "■", UNKNOWN: "?"}
 COLOURS = {RUN: "32", THROTTLE: "33", BLOCK: "31", UNKNOWN: "35"}
@@ -57,3 +62,38 @@ def _checkpoint(state: State, now: int) -> str:
     if state.checkpoint_at_ns < 0:
         return ""
     return f"saved step {state.checkpoint_step}, {format_ns(max(0, now - state.checkpoint_at_ns))} ago"
+
+
+def screen(document: "Mapping[str, Any]") -> list[str]:
+    """What `brim top` shows of a `brim.top/1` document: the run, its levels and readings, and what was done last."""
+    rows = [f"run      {document['run']}", f"command  {' '.join(document['command'])[:120]}"]
+    sample, limits = document["sample"], document["limits"]
+    if sample is None:
+        rows.append("no sample yet")
+    else:
+        age = (document["sample_wall_ns"] - document["began_wall_ns"]) // 1_000_000_000
+        rows.append(f"level    {SIGNS.get(sample['level'], '?')} {sample['level']} after {age} s" + (" (ended)" if document["ended"] else ""))
+        floor = limits.get("floor_bytes", 0)
+        rows.append(f"memory   {_size(sample['free_bytes'])} free, floor {format_bytes(floor)}; the job holds {_size(sample['held_bytes'])}")
+        rows += [f"{name:<8} {_row(value)}" for name, value in sample.items() if isinstance(value, dict) and "temperature_c" in value]
+        if isinstance(sample.get("job"), dict):
+            job = sample["job"]
+            rows.append(f"job      {job['phase'] or 'running'}, step {job['step']}" + (f", {job['tokens']} tokens" if job["tokens"] else ""))
+    for entry in document["last"]:
+        body = entry["body"]
+        seconds = (entry["wall_ns"] - document["began_wall_ns"]) / 1e9
+        text = body.get("reason") or body.get("outcome") or body.get("path") or body.get("by") or ""
+        rows.append(f"{seconds:8.1f} s  {entry['kind']} {body.get('kind', body.get('level', ''))} {text}"[:160].rstrip())
+    return rows
+
+
+def _size(value: object) -> str:
+    return format_bytes(value) if isinstance(value, int) else "unknown"
+
+
+def _row(value: "Mapping[str, Any]") -> str:
+    heat, draw = value.get("temperature_c"), value.get("power_draw_w")
+    parts = [f"{_size(value.get('free_bytes'))} free"]
+    parts += [f"{heat:.0f} °C"] if isinstance(heat, (int, float)) else []
+    parts += [f"{draw:.0f} W"] if isinstance(draw, (int, float)) else []
+    return ", ".join(parts)

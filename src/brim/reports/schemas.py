@@ -345,6 +345,19 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
         },
         optional=("tensors",),
     ),
+    "top": _document(
+        "brim.top/1",
+        {
+            "run": _TEXT,
+            "command": _TEXTS,
+            "began_wall_ns": {"type": "integer"},
+            "sample_wall_ns": {"type": "integer"},
+            "sample": {"type": ["object", "null"]},
+            "limits": {"type": "object"},
+            "last": {"type": "array", "items": {"type": "object", "required": ["wall_ns", "kind", "body"]}},
+            "ended": {"type": "boolean"},
+        },
+    ),
     "resume": _document(
         "brim.resume/1",
         {

@@ -1,0 +1,58 @@
+"""brim top: look at a run in progress, or at the newest one."""
+
+import os
+import sys
+import time
+
+from brim import api
+from brim.cli.words import Parser, emit
+from brim.errors import Unreadable
+from brim.reports import live
+from brim.watching import Seen, look
+
+EVERY_S = 1.0
+
+
+def main(argv: list[str]) -> int:
+    """Exit 0 when the run has ended or after one look; 2 where there is no such run."""
+    parser = Parser("top", "Look at a run: level, memory against its floor, temperature, checkpoint, what was done last. Ctrl-C leaves it running.")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder or name (default: the newest run)")
+    parser.add_argument("--once", action="store_true", help="look once and end")
+    parser.add_argument("--json", action="store_true", help="print one brim.top/1 document and end")
+    asked = parser.parse_args(argv)
+    folder = api.run_folder(asked.run) if asked.run else _newest()
+    seen = look(folder)
+    if asked.json:
+        emit(seen.document())
+        return 0
+    if asked.once or not os.isatty(1):
+        print("\n".join(live.screen(seen.document())))
+        return 0
+    try:
+        _follow(folder, seen)
+    except KeyboardInterrupt:
+        print()
+    return 0
+
+
+def _follow(folder: str, seen: Seen) -> None:
+    """Draw anew each second until the run has ended."""
+    drawn = 0
+    while True:
+        rows = live.screen(seen.document())
+        sys.stdout.write((f"\x1b[{drawn}A" if drawn else "") + "".join(f"\x1b[K{row}\n" for row in rows))
+        sys.stdout.flush()
+        drawn = len(rows)
+        if seen.ended:
+            return
+        time.sleep(EVERY_S)
+        seen = look(folder)
+
+
+def _newest() -> str:
+    runs = os.path.join(api.state_dir(), "runs")
+    found = [os.path.join(runs, name) for name in (os.listdir(runs) if os.path.isdir(runs) else ())]
+    found = [path for path in found if os.path.exists(os.path.join(path, "journal.db"))]
+    if not found:
+        raise Unreadable(f"{runs}: no run here", hint="Name a run folder.")
+    return max(found, key=lambda path: os.stat(path).st_mtime_ns)
