@@ -5,8 +5,9 @@ import statistics
 import time
 from pathlib import Path
 
-from brim.engines.llama_cpp import NEWEST_BUILD, price
 from tests.allocations import PARTS, checkpoint_of, devices_of, measured, priced, reserved, rows, workload_of
+
+from brim.engines.llama_cpp import NEWEST_BUILD, price
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-allocations.md"
 # rows of these were looked at while the replay was written from the source; the rest were only run

@@ -4,8 +4,9 @@ import concurrent.futures
 
 import pytest
 
-from tests.evidence import chaos
+from tests.system.evidence import load
 
+chaos = load("chaos")
 pytestmark = pytest.mark.system
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.evidence import rehearsals
+from tests.system.evidence import load
 
+rehearsals = load("rehearsals")
 pytestmark = pytest.mark.system
 SHORT = (
     "ramp to throttle and back",
