@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from brim.facts.model import Shape, Tensor, Weight
 
 
+# Tensors that older versions of transformers saved although they are computed: positions, rotary frequencies, causal masks.
+_COMPUTED = ("position_ids", "rotary_emb.inv_freq", "rotary_pos_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias")
+
+
 def beside(shape: "Shape", weights: "tuple[Weight, ...]", tensors: "tuple[Tensor, ...]", *, packed: bool) -> "Shape":
     """`shape` with the directory's counts, ties and prediction layers, and with what differs. `tensors` carry logical element counts."""
     wanted = spelled(weights)
@@ -60,6 +64,10 @@ def _differences(wanted: "dict[str, Weight]", held: "dict[str, Tensor]", draft: 
     more = [name for name in held if name not in wanted and not (tied and name.endswith(("lm_head.weight", "embed_out.weight")))]
     other = [name for name, row in wanted.items() if name in held and held[name].dims != row.dims]
     made = []
+    computed = [name for name in more if name.endswith(_COMPUTED)]
+    more = [name for name in more if not name.endswith(_COMPUTED)]
+    if computed:
+        made.append(f"{len(computed)} tensors in the files are no weights, first {computed[0]}")
     if lacking:
         made.append(f"{len(lacking)} tensors that the config implies are not in the files, first {lacking[0]}")
     if more:
