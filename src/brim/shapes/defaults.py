@@ -261,12 +261,15 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     51200},
   "phi3": {"hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size":
     32064},
+  "phi4_multimodal": {"hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "vocab_size": 200064},
   "phimoe": {"hidden_size": 4096, "intermediate_size": 6400, "max_position_embeddings": 131072, "num_attention_heads": 32, "num_experts_per_tok": 2,
     "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 16, "vocab_size": 32064},
   "pixtral": {"hidden_size": 1024, "image_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_channels": 3, "num_hidden_layers": 24,
     "patch_size": 16, "tie_word_embeddings": True},
   "qwen2": {"hidden_size": 4096, "intermediate_size": 22016, "max_position_embeddings": 32768, "max_window_layers": 28, "num_attention_heads": 32,
     "num_hidden_layers": 32, "num_key_value_heads": 32, "sliding_window": 4096, "vocab_size": 151936},
+  "qwen2_5_omni": {"tie_word_embeddings": True},
   "qwen2_5_vl_text": {"hidden_size": 8192, "intermediate_size": 29568, "max_position_embeddings": 32768, "max_window_layers": 80, "num_attention_heads": 64,
     "num_hidden_layers": 80, "num_key_value_heads": 8, "sliding_window": 4096, "tie_word_embeddings": True, "vocab_size": 152064},
   "qwen2_5_vl_vision": {"depth": 32, "hidden_size": 3584, "in_channels": 3, "intermediate_size": 3420, "num_attention_heads": 16, "num_heads": 16,
@@ -302,6 +305,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128, "max_position_embeddings": 32768,
     "moe_intermediate_size": 512, "num_attention_heads": 16, "num_experts": 512, "num_experts_per_tok": 10, "num_hidden_layers": 48, "num_key_value_heads": 2,
     "shared_expert_intermediate_size": 512, "vocab_size": 151936},
+  "qwen3_omni_moe": {"tie_word_embeddings": True},
   "qwen3_vl_moe_text": {"decoder_sparse_step": 1, "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 128000, "moe_intermediate_size":
     1408, "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16, "tie_word_embeddings":
     True, "vocab_size": 151936},

@@ -19,6 +19,7 @@ _UNDER = ("language_model.model.", "language_model.lm_head")
 _INSIDE = ("model.language_model.", "lm_head")
 _FLAT = ("model.", "lm_head")
 _TEXT = ("model.text_model.", "lm_head")
+_THINKER = ("thinker.model.", "thinker.lm_head")
 _SEEN = "vision_tower.vision_model."
 
 # wrapper → (text family where text_config names none, where the text's `model.` and `lm_head` go, tower family where it names none, its place, projector)
@@ -47,10 +48,14 @@ WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, vision.Projector | No
     "mllama": ("mllama_text_model", _UNDER, "", "", None),
     "paligemma": ("gemma", _UNDER, "siglip_vision_model", _SEEN, vision.paligemma_projector),
     "qwen2_audio": ("qwen2", _UNDER, "", "", None),
+    "phi4_multimodal": ("phi3", _FLAT, "phi4_multimodal_vision", "", None),
+    "phi4mm": ("phi3", _FLAT, "phi4mm_vision", "", None),
+    "qwen2_5_omni": ("qwen2", _THINKER, "qwen2_5_omni_vision", "", None),
     "qwen2_5_vl": ("qwen2_5_vl_text", _FLAT, "qwen2_5_vl_vision", "visual.", None),
     "qwen2_vl": ("qwen2_vl_text", _FLAT, "qwen2_vl_vision", "visual.", None),
     "qwen3_5": ("qwen3_5_text", _INSIDE, "qwen3_5_vision", "model.visual.", None),
     "qwen3_5_moe": ("qwen3_5_moe_text", _INSIDE, "qwen3_5_moe_vision", "model.visual.", None),
+    "qwen3_omni_moe": ("qwen3_moe", _THINKER, "qwen3_omni_moe_vision", "", None),
     "qwen3_vl": ("qwen3_vl_text", _INSIDE, "qwen3_vl_vision", "model.visual.", None),
     "qwen3_vl_moe": ("qwen3_vl_moe_text", _INSIDE, "qwen3_vl_moe_vision", "model.visual.", None),
     "smolvlm": ("llama", _TEXT, "smolvlm_vision", "model.vision_model.", vision.idefics_projector),
@@ -132,7 +137,8 @@ def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> Non
 
     from brim.shapes.defaults import DEFAULTS, SPELLINGS
 
-    t = f.section("text_config") or f.section("llm_config") or f.section("language_config")
+    thinker = f.section("thinker_config")
+    t = f.section("text_config") or f.section("llm_config") or f.section("language_config") or (thinker.section("text_config") if thinker else None)
     values = t.values if t is not None else {key: value for key, value in f.values.items() if key != "model_type"}
     if t is None and "hidden_size" not in values and "num_hidden_layers" not in values:
         f.wanting.append("text_config")
