@@ -15,7 +15,7 @@ JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint
 SPINE |= {"shapes", "preflight", "training_solver"}
 JOIN |= {"training", "resume", "watching"}
 TOP = {"cli", "integrations"}
-SPINE |= {"asking"}
+SPINE |= {"asking", "second_opinion"}
 # evidence, claims and profiles
 SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend", "watchdog"}
 EDGES |= {"stores"}
@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "planner": _BASE | {"engines"},
     "knobs": _BASE | {"engines", "planner"},
     "lineup": _BASE | {"budget"},
+    "second_opinion": _BASE | {"engines"},
     "asking": _BASE | {"engines", "planner", "knobs", "lineup", "gate", "prediction"},
     "gate": _BASE | {"engines", "planner"},
     "policy": _BASE,

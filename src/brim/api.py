@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from brim.lineup import Model
     from brim.preflight import Compressed, Preflight
     from brim.seams import Clock, Probe
+    from brim.second_opinion import SecondOpinion
     from brim.training_solver import Found
 
 
@@ -214,6 +215,26 @@ def fit(
 def _learnt(devices: "Sequence[Device]", environ: "Mapping[str, str] | None") -> "Callable[[str], Callable[[Plan], Plan] | None]":
     """What this machine's own runs have taught about an architecture's plans, asked for when the architecture is known."""
     return lambda architecture: calibrator(devices, architecture, environ)
+
+
+def ask_engine(answer: Prediction, *, environ: "Mapping[str, str] | None" = None) -> "SecondOpinion":
+    """llama-fit-params' own numbers for the same workload on this machine, beside brim's; what keeps it from being asked is said, never raised."""
+    from brim import second_opinion
+    from brim.asking import as_the_engine_would
+    from brim.probes import engine
+
+    environ = os.environ if environ is None else environ
+    program, checkpoint = engine.find(environ), answer.checkpoint
+    workload = answer.resolved
+    if program is None:
+        return second_opinion.unasked("llama-fit-params is not on PATH (BRIM_FIT_PARAMS names one elsewhere)")
+    if checkpoint.form != "gguf" or not os.path.exists(checkpoint.source) or not isinstance(workload, LlamaWorkload):
+        return second_opinion.unasked(f"it opens GGUF files only, and {checkpoint.source} is none here")
+    asked, left_out = second_opinion.comparable(workload)
+    numbers = engine.ask(program, second_opinion.words(asked, checkpoint.source), environ=environ)
+    here = tuple(device for device in probe(environ=environ).devices if device.backend != "cpu")
+    build = numbers.build if isinstance(numbers.build, int) else NEWEST_BUILD
+    return second_opinion.compare(as_the_engine_would(answer, asked, here, build), numbers, left_out)
 
 
 def solve(

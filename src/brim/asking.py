@@ -138,7 +138,7 @@ def fit_llama(
     said = warnings(found.plan, grows, host if isinstance(host, int) else None)
     return found.replace(
         grows=grows, defaults=defaults, unpriced=unpriced, caveats=found.caveats + said + _adapts(worst.workload, found, fixed),
-        bare=None if ask is bare else bare(worst),
+        bare=None if ask is bare else bare(worst), resolved=worst.workload,
     )  # fmt: skip
 
 
@@ -189,13 +189,21 @@ def fit_command(
 
 
 def _opened(named: str, local: "str | None", read: "Read") -> "Checkpoint":
-    """The model that a command names; with a URL or a hub name, the local file beside it is tried first."""
+    """The model that a command names; with a URL or a hub name, the local file beside it is tried first. `CannotTell` where a name from afar cannot be read here."""
     if local is not None and local != named:
         try:
             return read(local)
         except Unreadable:
             pass
-    return read(named)
+    afar = named.startswith(("hf:", "ollama:", "http://", "https://"))
+    try:
+        return read(named)
+    except Unreadable as fault:
+        if afar:
+            raise CannotTell(
+                f"the model {named} cannot be read here: {fault}", hint="Download it, and give the file before the --: brim fit FILE -- COMMAND"
+            ) from None
+        raise
 
 
 def _worst(trials: list[Trial], ask: "Callable[[Trial], Plan]", devices: "tuple[Device, ...]") -> Trial:
@@ -327,3 +335,8 @@ def _others(checkpoint: "Checkpoint", trial: Trial, wanted: tuple[str, ...], fix
 def command_workloads(command: "Command") -> tuple[LlamaWorkload, ...]:
     """The workloads of a command, with what was not priced listed in each."""
     return tuple(one.replace(unpriced=command.unpriced) for one in command.workloads)
+
+
+def as_the_engine_would(answer: Prediction, workload: LlamaWorkload, devices: "tuple[Device, ...]", version: int) -> Plan:
+    """The plan of the workload as llama-fit-params can express it, on this machine's own devices."""
+    return price(answer.checkpoint, workload, specs(devices), version=version)

@@ -19,7 +19,7 @@ class Prediction(Record):
     """The answer of `brim fit`. `max_ctx` is the largest context that fits with everything else as asked, None where that is not known.
 
     `grows` are parts beyond the start-up plan, from nothing to their limit; `defaults` say what the engine chose where the user said nothing; `unpriced` are words of
-    the command that were not priced.
+    the command that were not priced; `resolved` is the workload with the engine's defaults filled in.
     """
 
     checkpoint: Checkpoint
@@ -33,6 +33,7 @@ class Prediction(Record):
     grows: tuple[Part, ...] = ()
     defaults: tuple[str, ...] = ()
     unpriced: tuple[str, ...] = ()
+    resolved: "Record | None" = None
 
     @property
     def verdict(self) -> str:

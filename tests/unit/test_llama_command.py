@@ -40,6 +40,9 @@ MEANS = [
     ("llama-server -m a.gguf -nkvo --no-op-offload", {"kv_offload": False, "op_offload": False}),
     ("llama-server -m a.gguf -cmoe", {"override_tensors": ((EXPERTS, "CPU"),)}),
     ("llama-server -m a.gguf -ncmoe 12", {"cpu_experts": 12}),
+    ("llama-server -m a.gguf -ncmoe 12 -ncmoe 3", {"cpu_experts": 12}),  # each adds overrides
+    ("llama-server -m a.gguf -fa -1 -c 512", {"flash_attn": "auto", "ctx": 512}),  # a value, not an option
+    ("llama-cli -m a.gguf -np 0", {"slots": 1}),
     ("llama-server -m a.gguf -ncffn 1", {"override_tensors": ((r"blk\.0\.ffn_(up|down|gate)\.", "CPU"),)}),
     ("llama-server -m a.gguf -ot exps=CPU -ot a=CUDA0,b=CUDA1", {"override_tensors": (("exps", "CPU"), ("a", "CUDA0"), ("b", "CUDA1"))}),
     ("llama-server -m a.gguf -sm row -ts 3,1 -mg 1", {"split_mode": "row", "tensor_split": (3.0, 1.0), "main_gpu": 1}),
@@ -174,6 +177,7 @@ REFUSED = [
     "llama-server -m a.gguf -np 0",
     "llama-server -m a.gguf -sm diagonal",
     "llama-server -m a.gguf -ot nothing",
+    "llama-server -m a.gguf --spec-type magic",
     "llama-server -m a.gguf -ncmoe -3",
     "llama-server -m a.gguf --lora-scaled a.gguf",
     "llama-bench -m a.gguf -p 1-2-3-x",
@@ -198,11 +202,12 @@ def test_unknown_options_are_kept_and_known_ones_told_from_them() -> None:
     assert command.workloads[0].ctx == 4096
 
 
-def test_an_option_of_another_program_is_said() -> None:
-    """llama-cli at b11434 has no --host: the engine would end, and the caveat says so."""
-    command = read(words("llama-cli -m a.gguf --host 0.0.0.0"), {})
+@pytest.mark.parametrize("option", ["--host 0.0.0.0", "--no-ui", "--draft-min 3", "--no-mmap"])
+def test_an_option_that_ends_the_program_is_said(option: str) -> None:
+    """llama-cli at b11434 has no --host, --draft-min is removed, --no-mmap is an old spelling: the engine would end, and a caveat says so."""
+    command = read(words(f"llama-cli -m a.gguf {option}"), {})
     assert command is not None
-    assert any("--host" in line for line in command.caveats)
+    assert any(option.split(maxsplit=1)[0] in line for line in command.caveats)
 
 
 def test_equals_is_not_llama_cpps_spelling() -> None:

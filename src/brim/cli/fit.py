@@ -8,6 +8,8 @@ from brim.cli.words import Parser, emit, split_command, starts_training
 from brim.errors import CannotTell, Refused, Usage
 from brim.gate import DOES_NOT_FIT, FITS
 from brim.reports import documents, text
+from brim.reports.solution import second_opinion
+from brim.values import plain
 
 __all__ = ["add_workload", "main", "workload"]
 
@@ -30,6 +32,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print brim.fit/1")
     parser.add_argument("--explain", action="store_true", help="print the rule and the source of each part")
+    parser.add_argument("--ask-engine", action="store_true", help="run llama-fit-params too, where it is on PATH, and show its numbers beside")
     add_devices(parser)
     add_workload(parser)
     asked = parser.parse_args(own)
@@ -39,9 +42,13 @@ def main(argv: list[str]) -> int:
     if command and flags != build():
         raise Usage("fit: give the workload in the command behind --, not as flags before it", hint="Flags before the -- are those of devices and output only.")
     answer = api.fit(asked.model, flags, command=command or None, device=asked.device or (), reserve=asked.reserve, version=asked.engine_version)
+    opinion = api.ask_engine(answer) if asked.ask_engine else None
     if asked.json:
-        emit(documents.prediction(answer))
+        document = documents.prediction(answer)
+        emit(document if opinion is None else {**document, "asked_engine": plain(opinion)})
     else:
         print(text.prediction(answer, explain=asked.explain))
+        if opinion is not None:
+            print("\n".join(second_opinion(opinion)))
     sys.stdout.flush()
     return EXIT_CODES.get(answer.verdict, CannotTell.exit_code)

@@ -8,8 +8,7 @@ from brim.cli import limits as bounds
 from brim.cli import live
 from brim.cli.fit import add_workload, workload
 from brim.cli.words import Parser, emit, split_command, starts_training
-from brim.engines.llama_cpp.command import read
-from brim.errors import BrimError, Usage
+from brim.errors import BrimError, CannotTell, Usage
 from brim.facts.extras import Extras
 from brim.reports import text
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from brim.facts.profile import Profile
     from brim.facts.settings import Limits
-    from brim.facts.workload import LlamaWorkload
     from brim.prediction import Prediction
 
 
@@ -99,17 +97,20 @@ def announce(asked: "Namespace") -> Extras:
 
 
 def predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Prediction | None":
-    """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget."""
+    """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget. None where there is nothing to price."""
     if starts_training(command):
         return _training(asked.model, command)
-    named = (asked.model, workload(asked)) if asked.model is not None else _named(command)
-    if named is None:
-        return None
     environ = dict(os.environ)
     budget = limits.budget("") or limits.budget("cpu")
     if budget is not None:
         environ["BRIM_DEVICE_BUDGET_BYTES"] = str(budget)
-    return api.fit(named[0], named[1], environ=environ)
+    if asked.model is not None:
+        return api.fit(asked.model, workload(asked), environ=environ)
+    try:
+        return api.fit(command=command, environ=environ)
+    except (CannotTell, Usage) as fault:
+        print(f"brim: not priced: {fault}", file=sys.stderr)
+        return None
 
 
 def _training(model: str | None, command: list[str]) -> "Prediction | None":
@@ -123,16 +124,6 @@ def _training(model: str | None, command: list[str]) -> "Prediction | None":
     except BrimError as fault:
         print(f"brim: the command is not priced: {fault}", file=sys.stderr)
         return None
-
-
-def _named(command: list[str]) -> "tuple[str, LlamaWorkload] | None":
-    """The model and workload of a llama.cpp command line; None for another program's, or one that names no model."""
-    try:
-        found = read(command, os.environ)
-    except Usage as fault:
-        print(f"brim: the command is not priced: {fault}", file=sys.stderr)
-        return None
-    return None if found is None or found.model is None else (found.model, found.workloads[0])
 
 
 def echo(limits: "Limits", prediction: "Prediction | None", *, verbose: bool) -> None:

@@ -1,4 +1,4 @@
-"""The answer of the solver as a document and for a terminal: values in, characters out; no number is computed here."""
+"""The answer of the solver, and a second opinion from the engine, as a document and for a terminal: values in, characters out; no number is computed here."""
 
 from brim.budget import CAVEAT, sentence
 from brim.reports.text import clean, table
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from brim.asking import Solution
     from brim.planner import Answer, Step
+    from brim.second_opinion import SecondOpinion
 
 
 def document(found: "Solution") -> "dict[str, Any]":
@@ -105,3 +106,13 @@ def terminal(found: "Solution", *, explain: bool) -> str:
     lines.extend(["", *(sentence(device.budget) for device in found.devices)])
     lines.extend(f"note: {item}" for item in found.caveats)
     return "\n".join([*lines, f"note: {CAVEAT}"])
+
+
+def second_opinion(opinion: "SecondOpinion") -> list[str]:
+    """The engine's own table beside brim's, and why they part."""
+    lines = ["", "the engine itself:" + (f" {' '.join(opinion.command)}" if opinion.command else "")]
+    if opinion.rows:
+        head = ("device", "what", "brim", "engine", "")
+        cells = [(row.device, row.what, format_bytes(row.brim_bytes), f"{row.engine_mib} MiB", "agrees" if row.agrees else "differs") for row in opinion.rows]
+        lines.extend("  " + line for line in table([head, *cells], right=(2, 3)))
+    return [*lines, *(f"  {item}" for item in opinion.why)]

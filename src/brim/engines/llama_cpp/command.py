@@ -223,7 +223,7 @@ def _take(given: Given, option: Option, name: str, words: tuple[str, ...], i: in
     if option.kind in ("f", "b"):
         _set(given, option, "", positive=name not in option.negated, word=name)
         return i + 1
-    if option.name == "--flash-attn" and (i + 1 == len(words) or words[i + 1].startswith("-")):
+    if option.name == "--flash-attn" and (i + 1 == len(words) or (words[i + 1].startswith("-") and words[i + 1] != "-1")):
         given.caveats.append("-fa without a value: builds since August 2025 take on, off or auto; read as on")
         _set(given, option, "on", positive=True, word=name)
         return i + 1
@@ -249,7 +249,9 @@ def _set(given: Given, option: Option, value: str, *, positive: bool, word: str)
     apply = APPLY.get(option.name)
     if apply is not None:
         apply(given, Said(word, value, positive=positive))
-    elif option.name in UNPRICED or option.kind == "r":
+    elif option.kind == "r":
+        given.caveats.append(f"{word}: removed, b11434 ends at it")
+    elif option.name in UNPRICED:
         given.unpriced.append(f"{word} {value}".strip())
 
 

@@ -185,7 +185,7 @@ f --embd-gemma-default
 OLD = """
 f --no-mmap; f --mmap; f --mlock; f -dio,--direct-io; f -ndio,--no-direct-io; i -cd,--ctx-size-draft=LLAMA_ARG_CTX_SIZE_DRAFT; f -nopo; f -dkvc,--dump-kv-cache
 f --log-enable; f --log-append; f --log-new; f -nommq,--no-mul-mat-q; f -mmq,--mul-mat-q; f --memory-f32
-f -cml,--chatml; f --no-webui; f -ins,--instruct; i --n-gqa; f --low-vram; i --lookup-ngram-min
+f -cml,--chatml; f -ins,--instruct; i --n-gqa; f --low-vram; i --lookup-ngram-min
 """
 
 

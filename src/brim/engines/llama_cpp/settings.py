@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"  # common/common.h LLM_FFN_EXPS_REGEX, b11434
 DENSE = r"\.ffn_(up|down|gate)\."  # common/common.h LLM_FFN_DENSE_REGEX, b11434
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")  # common/arg.cpp kv_cache_types, b11434
+# common/speculative.cpp `common_speculative_type_from_name_map`, b11434
+SPEC_TYPES = (
+    "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache",
+)  # fmt: skip
 
 # Known options that may hold memory and are not priced: they are listed, never dropped
 UNPRICED = frozenset((
@@ -104,11 +108,12 @@ def _word(field: str, allowed: tuple[str, ...] = ()) -> "Setter":
     return put
 
 
-def _list_word(field: str) -> "Setter":
-    def put(given: Given, said: Said) -> None:
-        given.extend(field, tuple(part for part in said.value.split(",") if part))
-
-    return put
+def _spec_types(given: Given, said: Said) -> None:
+    names = tuple(part for part in said.value.split(",") if part)
+    for name in names:
+        if name not in SPEC_TYPES:
+            raise Usage(f"{said.word}: {name!r} is none of {', '.join(SPEC_TYPES)}")
+    given.extend("spec_types", names)
 
 
 def layers(given: Given, value: str, word: str) -> int:
@@ -184,6 +189,17 @@ def _override(field: str) -> "Setter":
 def _cpu_moe(field: str) -> "Setter":
     def put(given: Given, said: Said) -> None:
         given.extend(field, ((EXPERTS, "CPU"),))
+
+    return put
+
+
+def _most(field: str) -> "Setter":
+    """Said twice, the larger counts: each time adds overrides for its first N layers."""
+
+    def put(given: Given, said: Said) -> None:
+        before = given.fields.get(field, 0)
+        _int(field, 0)(given, said)
+        given.fields[field] = max(before, given.fields[field])
 
     return put
 
@@ -279,9 +295,9 @@ def _parallel_list(given: Given, said: Said) -> None:
 def _parallel(given: Given, said: Said) -> None:
     if given.program != "llama-batched-bench":  # it takes its sequences from -npl alone
         number = whole(given, said.value, said.word)
-        if number == 0:
+        if number == 0 and given.program == "llama-server":
             raise Usage(f"{said.word}: 0 slots")
-        given.fields["slots"] = number
+        given.fields["slots"] = number or 1  # `llama_context()` takes at least one sequence
 
 
 def _preset(repo: str, file: str = "", draft: str = "", **fields: int) -> "Setter":
@@ -318,7 +334,7 @@ APPLY: "dict[str, Setter]" = {
     "--image-max-tokens": _int("image_max_tokens"), "--mtmd-batch-max-tokens": _int("image_batch_tokens"), "--load-mode": _load_mode,
     "--lazy-mode": _word("lazy_mode", ("on", "auto", "off")), "--no-mmap": _old_load("none"), "--mmap": _old_load("mmap"), "--mlock": _old_load("mlock"),
     "--direct-io": _old_load("dio"), "--device": _devices, "--override-tensor": _override("override_tensors"), "--cpu-moe": _cpu_moe("override_tensors"),
-    "--n-cpu-moe": _int("cpu_experts", 0), "--n-cpu-ffn": _cpu_ffn, "--gpu-layers": _gpu_layers("gpu_layers"),
+    "--n-cpu-moe": _most("cpu_experts"), "--n-cpu-ffn": _cpu_ffn, "--gpu-layers": _gpu_layers("gpu_layers"),
     "--split-mode": _word("split_mode", ("none", "layer", "row", "tensor")), "--tensor-split": _tensor_split, "--main-gpu": _int("main_gpu"), "--fit": _fit,
     "--fit-target": _fit_target, "--fit-ctx": _int("fit_ctx"), "--op-offload": _flag("op_offload"), "-nopo": _flag("op_offload", value=False),
     "--lora": _lora, "--lora-scaled": _lora_scaled, "--model": _model, "--model-url": _named("url"), "--docker-repo": _named("docker"),
@@ -326,9 +342,9 @@ APPLY: "dict[str, Setter]" = {
     "--pooling": _word("pooling", ("none", "mean", "cls", "last", "rank")), "--attention": _word("attention", ("causal", "non-causal")),
     "--spec-draft-hf": _draft_hub, "--spec-draft-model": _draft_model, "--spec-draft-type-k": _word("draft_ctk", CACHE_TYPES),
     "--spec-draft-type-v": _word("draft_ctv", CACHE_TYPES), "--spec-draft-override-tensor": _override("draft_override_tensors"),
-    "--spec-draft-cpu-moe": _cpu_moe("draft_override_tensors"), "--spec-draft-n-cpu-moe": _int("draft_cpu_experts", 0),
+    "--spec-draft-cpu-moe": _cpu_moe("draft_override_tensors"), "--spec-draft-n-cpu-moe": _most("draft_cpu_experts"),
     "--spec-draft-n-max": _int("draft_max", 0),
-    "--spec-draft-ngl": _gpu_layers("draft_gpu_layers"), "--spec-type": _list_word("spec_types"), "--draft": _removed_draft,
+    "--spec-draft-ngl": _gpu_layers("draft_gpu_layers"), "--spec-type": _spec_types, "--draft": _removed_draft,
     "--nextn": _flag("load_mtp"),
     "--warmup": _flag("no_warmup", value=False), "--threads": _int("threads"), "--hellaswag": _scoring, "--winogrande": _scoring, "--multiple-choice": _scoring,
     "--help": _no_model, "--version": _no_model, "--list-devices": _no_model, "--server-base": _no_model, "--cache-list": _no_model,
