@@ -25,7 +25,13 @@ def brim(tmp_path):
     """Run the command line as a user does: a fresh process, its output as text."""
 
     def call(*words: str, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state"), **(env or {})}
+        environ = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            **(env or {}),
+        }
         return subprocess.run([sys.executable, "-m", "brim", *words], capture_output=True, text=True, env=environ, timeout=timeout, cwd=tmp_path, check=False)
 
     return call

@@ -147,7 +147,15 @@ def known_device(name: str) -> "Model":
 
 def read(model: str) -> "Checkpoint":
     """What the headers of the model say: a file or folder in any form that brim reads. Raises `Unreadable` or one `BadCheckpoint`."""
-    return open_checkpoint(model)
+    return open_checkpoint(model, _header_memory(os.environ))
+
+
+def _header_memory(environ: "Mapping[str, str]") -> str | None:
+    """Where the ends of long vocabularies are kept: the XDG cache folder of brim, or nowhere (`BRIM_HEADER_MEMORY=off`, or no home)."""
+    if environ.get("BRIM_HEADER_MEMORY") == "off":
+        return None
+    home = environ.get("XDG_CACHE_HOME") or (os.path.join(environ["HOME"], ".cache") if environ.get("HOME") else "")
+    return os.path.join(home, "brim", "headers") if os.path.isabs(home) else None
 
 
 def inspect(model: "str | Checkpoint") -> "tuple[Checkpoint, Anatomy]":

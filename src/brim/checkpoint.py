@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 _UNKNOWN = Missing(reason="not_supported", detail="no config.json beside the weights, so the layers are not known")
 
 
-def open_checkpoint(path: str) -> Checkpoint:
-    """The checkpoint at `path`: a file or a folder in any form that brim reads. Raises `Unreadable` or one `BadCheckpoint`."""
+def open_checkpoint(path: str, memory: str | None = None) -> Checkpoint:
+    """The checkpoint at `path`: a file or a folder in any form that brim reads. Raises `Unreadable` or one `BadCheckpoint`.
+
+    `memory` is a folder where the reader may keep where a long vocabulary ends (`readers/kept.py`); None: nothing is kept.
+    """
     if os.path.isdir(path):
         return _folder(path)
     with FileSource(path) as source:
-        return read(source, os.path.dirname(path))
+        return read(source, os.path.dirname(path), memory)
 
 
-def read(source: "Source", folder: "str | None" = None) -> Checkpoint:
+def read(source: "Source", folder: "str | None" = None, memory: "str | None" = None) -> Checkpoint:
     """The checkpoint that starts in `source`. `folder` is where its companions lie (other shards, a config); None: there are none to be had."""
     head = source.read(0, min(source.size, 512))
     if head[:4] == gguf.MAGIC:
-        return _gguf(source, folder)
+        return _gguf(source, folder, memory)
     if head[:4] == b"PK\3\4":
         return _torch([source], folder)
     from brim.readers import onnx, safetensors, torch_zip
@@ -54,9 +57,29 @@ def read(source: "Source", folder: "str | None" = None) -> Checkpoint:
     raise NotACheckpoint(f"{source.name}: is no checkpoint that brim knows (it starts with {head[:8]!r})")
 
 
-def _gguf(source: "Source", folder: "str | None") -> Checkpoint:
+def _remembered(source: "Source", memory: "str | None") -> gguf.Part:
+    """One GGUF file, its vocabulary passed over by what is remembered of it. A memory that makes the reader stumble is not believed."""
+    if memory is None or not isinstance(source, FileSource):
+        return gguf.scan(source)
+    from brim.errors import BadCheckpoint
+    from brim.readers.kept import Memory
+
+    kept = Memory(memory)
+    known = kept.recall(source)
+    try:
+        part = gguf.scan(source, known=known)
+    except BadCheckpoint:
+        if not known:
+            raise
+        part = gguf.scan(source)
+    if part.ends:
+        kept.keep(source, part.ends)
+    return part
+
+
+def _gguf(source: "Source", folder: "str | None", memory: "str | None" = None) -> Checkpoint:
     """One GGUF file, or all shards of the split that it belongs to."""
-    part = gguf.scan(source)
+    part = _remembered(source, memory)
     parts = [part]
     if part.split_count > 1:
         names = gguf.shard_names(source.name, part.split_no, part.split_count)

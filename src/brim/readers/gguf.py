@@ -18,6 +18,7 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from brim.seams import Source
@@ -33,6 +34,7 @@ MAX_NAME_BYTES = 255
 LLAMA_CPP_NAME_BYTES = 63  # GGML_MAX_NAME less its NUL, ggml/include/ggml.h
 MAX_DIMS = 4  # GGML_MAX_DIMS
 MAX_SHARDS = 10_000
+WORTH_KEEPING = 10_000  # a list of so many strings takes half a millisecond to walk
 _SMALLEST_PAIR = 8 + 4 + 1  # an empty key, its type, one byte of value
 _SMALLEST_TENSOR = 8 + 4 + 4 + 8  # an empty name, no dimensions, type, offset
 
@@ -52,6 +54,8 @@ class _Header:
         self.at = 0
         self.data = source.read(0, min(source.size, _BLOCK_BYTES))
         self.order = "<"
+        self.known: Mapping[int, int] = {}
+        self.ends: dict[int, int] = {}
 
     def where(self) -> int:
         """The cursor as an offset in the file."""
@@ -135,10 +139,11 @@ class _Header:
 class Part:
     """What one GGUF file says: its metadata, its tensors (places are offsets in this file), and where it stands in a split (0 of 1 where there is none)."""
 
-    __slots__ = ("file_bytes", "metadata", "name", "notes", "split_count", "split_no", "tensors")
+    __slots__ = ("ends", "file_bytes", "metadata", "name", "notes", "split_count", "split_no", "tensors")
 
     def __init__(self, name: str, file_bytes: int, metadata: "dict[str, Any]", tensors: "list[Tensor]", notes: "list[str]") -> None:
         self.name, self.file_bytes, self.metadata, self.tensors, self.notes = name, file_bytes, metadata, tensors, notes
+        self.ends: dict[int, int] = {}
         self.split_count = _small(name, metadata, "split.count", 1)
         self.split_no = _small(name, metadata, "split.no", 0)
         if not 1 <= max(self.split_count, 1) <= MAX_SHARDS or self.split_no >= max(self.split_count, 1):
@@ -157,9 +162,10 @@ def read(source: "Source") -> Checkpoint:
     return join([scan(source)])
 
 
-def scan(source: "Source", shard: int = 0) -> Part:
-    """One file of a checkpoint, alone. `shard` is the number that its tensors get."""
+def scan(source: "Source", shard: int = 0, known: "Mapping[int, int] | None" = None) -> Part:
+    """One file of a checkpoint, alone. `shard` is the number that its tensors get, `known` the ends of lists that an earlier reading of this very file found."""
     header = _Header(source)
+    header.known = known or {}
     if header.data[:4] != MAGIC:
         raise NotACheckpoint(f"{source.name}: is no GGUF file (it starts with {header.data[:4]!r})")
     header.at = 4
@@ -171,7 +177,9 @@ def scan(source: "Source", shard: int = 0) -> Part:
     metadata = _metadata(header, pair_count)
     notes: list[str] = []
     tensors = _tensors(header, tensor_count, metadata, shard, notes)
-    return Part(source.name, source.size, metadata, tensors, notes)
+    part = Part(source.name, source.size, metadata, tensors, notes)
+    part.ends = header.ends
+    return part
 
 
 def _version(header: _Header) -> None:
@@ -234,7 +242,7 @@ def _array(header: _Header, key: str, pairs: "dict[str, Any]") -> None:
         if count <= MAX_DECODED_STRINGS and not vocabulary:
             pairs[key] = [header.text(f"string {number} of {key!r}", MAX_DECODED_BYTES) for number in range(count)]
         else:
-            header.step_over_strings(count, repr(key))
+            _walk(header, key, count)
             pairs[key + ".length"] = count
         return
     if kind not in _SCALARS:
@@ -248,6 +256,18 @@ def _array(header: _Header, key: str, pairs: "dict[str, Any]") -> None:
     else:
         header.pass_over(size, repr(key))
         pairs[key + ".length"] = count
+
+
+def _walk(header: _Header, key: str, count: int) -> None:
+    """Move past a list of strings: by the end that is known from an earlier reading of this very file, else string by string."""
+    start = header.where()
+    end = header.known.get(start, 0)
+    if start + 8 * count <= end <= header.source.size:
+        header.pass_over(end - start, repr(key))
+        return
+    header.step_over_strings(count, repr(key))
+    if count >= WORTH_KEEPING:
+        header.ends[start] = header.where()
 
 
 def _tensors(header: _Header, count: int, metadata: "dict[str, Any]", shard: int, notes: "list[str]") -> "list[Tensor]":

@@ -34,6 +34,7 @@ class FileSource:
             self.close()
             raise
         self.size = info.st_size
+        self.identity = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes at `offset`. `Truncated` past the end, `TooLarge` above the cap, `Unreadable` on an I/O error."""
