@@ -181,7 +181,11 @@ def trial(tool, rate, hog, *, flat=False):
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM if process.poll() is None else 0)
-            process.wait(20)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             if ballast:
                 ballast.end()
         return _outcome(work, group, cliff, flat=flat) | {"tool": tool, "rate": rate, "flat": flat, "exit": process.returncode}
