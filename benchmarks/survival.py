@@ -162,13 +162,9 @@ def trial(tool, rate, hog, *, flat=False):
             ballast = Hold(max(1, meminfo() - meminfo("MemTotal") // 2 - (cliff - GAP) + 64))
         warm = Hold(cliff + 64)
         environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        process = subprocess.Popen(
-            command(tool, mode, hog, rate, cliff, base, work, group),
-            env=environ,
-            stdout=subprocess.DEVNULL,
-            stderr=(work / "stderr").open("wb"),
-            start_new_session=True,
-        )
+        with (work / "stderr").open("wb") as err:
+            words = command(tool, mode, hog, rate, cliff, base, work, group)
+            process = subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
         try:
             _until(lambda: (work / "ready").exists() or process.poll() is not None, 20)
             warm.end()
