@@ -206,7 +206,7 @@ def look(event, kind, governor, mark, run, top):
     if alive and not ended and not (set(alive) & set(named)) and not named:
         faults.append(f"orphans {alive} without a record")
     faults += checkpoints(kind, run, top, launched, said, ended=ended)
-    if "Traceback" in said:
+    if "Traceback" in said and "KeyboardInterrupt" not in said:  # (a Python job that is interrupted says so itself)
         faults.append("a traceback: " + said[-300:])
     return faults
 
