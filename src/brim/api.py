@@ -2,7 +2,7 @@
 
 import os
 
-from brim.checkpoint import layered, open_checkpoint
+from brim.checkpoint import converted, layered, open_checkpoint
 from brim.clock import SystemClock
 from brim.engines.llama_cpp import NEWEST_BUILD
 from brim.errors import Usage
@@ -213,7 +213,8 @@ def fit(
         raise Usage("fit: a MODEL is needed, or the engine's command behind --")
     asked = workload or LlamaWorkload()
     resolved, notes = resolve(asked)
-    checkpoint = read(model) if isinstance(model, str) else model
+    checkpoint, told = converted(read(model) if isinstance(model, str) else model)
+    said = (*said, *told)
     return fit_llama(
         checkpoint, (resolved,), tuple(devices), read=read, version=version, fixed=fixed_by(asked), caveats=said, defaults=notes, unpriced=asked.unpriced,
         learn=_learnt(devices, environ),
@@ -263,7 +264,8 @@ def solve(
     names = parse_wanted(wanted)
     if devices is None:
         devices, said = _line_up(device, reserve, environ)
-    checkpoint = read(model) if isinstance(model, str) else model
+    checkpoint, told = converted(read(model) if isinstance(model, str) else model)
+    said = (*said, *told)
     return solve_llama(
         checkpoint, workload or LlamaWorkload(), names, tuple(devices), read=read, version=version, caveats=said, learn=_learnt(devices, environ)
     )

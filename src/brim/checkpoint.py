@@ -112,6 +112,27 @@ def layered(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint.replace(shape=shape_of_gguf(checkpoint.metadata, checkpoint.tensors, checkpoint.source))
 
 
+def converted(checkpoint: Checkpoint) -> "tuple[Checkpoint, tuple[str, ...]]":
+    """(checkpoint, notes) as llama.cpp would read it: a model in Hugging Face form becomes the GGUF that llama.cpp's converter would write, unquantised.
+
+    A GGUF, a packed model and a family whose conversion is not known come back as they are.
+    """
+    if "general.architecture" in checkpoint.metadata or isinstance(checkpoint.shape, Missing) or checkpoint.shape.quantisation is not None:
+        return checkpoint, ()
+    from brim.shapes.converted import as_gguf
+
+    dtype = _commonest(checkpoint.tensors)
+    dtype = dtype if dtype in ("BF16", "F16", "F32") else "BF16"
+    shape, weights = _told(dict(checkpoint.metadata), checkpoint.source)
+    made = as_gguf(shape, weights, dtype) if not isinstance(shape, Missing) else shape
+    if isinstance(made, Missing):
+        return checkpoint, ()
+    keys, tensors = made
+    size = sum(tensor.stored_bytes for tensor in tensors)
+    note = f"{checkpoint.source}: priced as the GGUF that llama.cpp's converter would write of it, in {dtype}; `brim solve --for quant` tells which mix fits"
+    return checkpoint.replace(architecture=keys["general.architecture"], metadata=keys, tensors=tensors, file_bytes=size, quantisation=dtype), (note,)
+
+
 def _commonest(tensors: "tuple[Tensor, ...]") -> str:
     """The number format that holds most bytes."""
     sums: dict[str, int] = {}

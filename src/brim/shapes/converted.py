@@ -1,0 +1,139 @@
+"""A published config as the GGUF that llama.cpp's converter would write of it: keys and tensors, nothing written; for pricing a model before converting it.
+
+Guarantees: names are those of gguf-py's own map (tests hold every family against it); a family or a tensor that is not in the tables below gives
+`Missing`, never a partial file. Matrices keep the config's number format, vectors and norms are F32 (llama.cpp b11434, conversion/base.py).
+Not covered: what a converter computes (rotary factors of long-context variants), tokenizers, towers (they become a projector file of their own).
+"""
+
+from brim.facts.model import Shape, Tensor
+from brim.values import Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from brim.facts.model import Weight
+
+# family → llama.cpp's architecture (conversion/*.py: ModelBase.register and model_arch)
+ARCHITECTURES = {
+    "cohere2": "cohere2",
+    "ernie4_5": "ernie4_5",
+    "exaone4": "exaone4",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3",
+    "gemma3_text": "gemma3",
+    "granite": "granite",
+    "llama": "llama",
+    "mistral": "llama",
+    "mixtral": "llama",
+    "olmo2": "olmo2",
+    "olmo3": "olmo2",
+    "olmoe": "olmoe",
+    "phi3": "phi3",
+    "qwen2": "qwen2",
+    "qwen2_moe": "qwen2moe",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+    "seed_oss": "seed_oss",
+    "smollm3": "smollm3",
+}
+_SANDWICH = frozenset(("gemma2", "gemma3"))
+_AFTER = frozenset(("olmo2", "exaone4", "seed_oss"))
+_HEADLESS = frozenset(("gemma", "gemma2", "cohere2"))  # architectures whose head is always the embedding
+_PARTS = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "input_layernorm": "attn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "mlp.gate_up_proj": "ffn_up",
+    "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "mlp.experts.{}.gate_proj": "ffn_gate_exps",
+    "mlp.experts.{}.up_proj": "ffn_up_exps",
+    "mlp.experts.{}.down_proj": "ffn_down_exps",
+    "block_sparse_moe.experts.{}.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.{}.w3": "ffn_up_exps",
+    "block_sparse_moe.experts.{}.w2": "ffn_down_exps",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+
+
+def as_gguf(shape: Shape, weights: "tuple[Weight, ...]", dtype: str = "BF16") -> "tuple[dict[str, Any], tuple[Tensor, ...]] | Missing":
+    """(keys, tensors) of the GGUF of a shape read from a config; `dtype` (BF16, F16, F32) is what matrices are kept in."""
+    arch = ARCHITECTURES.get(shape.architecture)
+    if arch is None or dtype not in _SIZES:
+        return Missing(reason="not_supported", detail=f"the GGUF of a {shape.architecture} is not known to brim")
+    tensors: list[Tensor] = []
+    offset = 0
+    for row in weights:
+        if row.tower != "text":
+            continue
+        name = gguf_name(row.name, arch)
+        if not name:
+            return Missing(reason="not_supported", detail=f"{row.name}: its name in a GGUF is not known to brim")
+        dims = (*row.dims, 1) if name.endswith("_inp_shexp.weight") else row.dims
+        dims = dims[:1] if name.endswith("_inp_shexp.weight") else (*dims, row.copies) if "_exps." in name else dims
+        kind = "F32" if len(dims) == 1 or name.endswith(("_norm.weight", "ffn_gate_inp.weight")) else dtype
+        stored = row.elements * _SIZES[kind]
+        tensors.append(Tensor(name=name, dims=dims, dtype=kind, offset=offset, stored_bytes=stored, elements=row.elements))
+        offset += -(-stored // 32) * 32
+    return keys_of(shape, arch), tuple(tensors)
+
+
+def gguf_name(name: str, arch: str) -> str:
+    """A published tensor's name in a GGUF, '' where it is not known."""
+    stem, _, ending = name.rpartition(".")
+    tops = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
+    top = tops.get(stem.rpartition(".")[2])
+    if top == "output" and arch in _HEADLESS:
+        return ""
+    if ".layers." not in stem:
+        return f"{top}.{ending}" if top else ""
+    number, _, rest = stem.partition(".layers.")[2].partition(".")
+    part = _PARTS.get(rest, "")
+    if rest == "post_attention_layernorm":
+        part = "post_attention_norm" if arch in _SANDWICH or arch in _AFTER else "ffn_norm"
+    return f"blk.{number}.{part}.{ending}" if part else ""
+
+
+def keys_of(shape: Shape, arch: str) -> "dict[str, Any]":
+    """The keys that decide memory, as the converter writes them."""
+    attentions = [layer.attention for layer in shape.layers if layer.attention is not None]
+    feeds = [layer.feed_forward for layer in shape.layers if layer.feed_forward is not None]
+    first, sparse = attentions[0], [feed for feed in feeds if feed.experts]
+    plain = [feed for feed in feeds if not feed.experts]
+    keys: dict[str, Any] = {
+        "context_length": shape.context_trained if isinstance(shape.context_trained, int) else 0,
+        "embedding_length": shape.width,
+        "block_count": len(shape.layers),
+        "feed_forward_length": (plain or sparse)[0].width,
+        "attention.head_count": first.heads,
+        "attention.head_count_kv": first.kv_heads,
+        "attention.key_length": first.key_dim,
+        "attention.value_length": first.value_dim,
+        "vocab_size": shape.vocabulary,
+    }
+    if sparse:
+        keys |= {"expert_count": sparse[0].experts, "expert_used_count": sparse[0].experts_used}
+        if arch != "llama":
+            keys["expert_feed_forward_length"] = sparse[0].width
+        if sparse[0].shared_width:
+            keys["expert_shared_feed_forward_length"] = sparse[0].shared_width
+    windows = {a.window for a in attentions if a.window}
+    if windows and arch not in ("llama", "phi3", "qwen2", "qwen3", "qwen2moe", "qwen3moe"):  # those run every layer in full (src/models/*.cpp)
+        keys["attention.sliding_window"] = windows.pop()
+    return {"general.architecture": arch, **{f"{arch}.{key}": value for key, value in keys.items()}}
