@@ -117,7 +117,10 @@ def converted(checkpoint: Checkpoint) -> "tuple[Checkpoint, tuple[str, ...]]":
 
     A GGUF, a packed model and a family whose conversion is not known come back as they are.
     """
-    if "general.architecture" in checkpoint.metadata or isinstance(checkpoint.shape, Missing) or checkpoint.shape.quantisation is not None:
+    if "general.architecture" in checkpoint.metadata or isinstance(checkpoint.shape, Missing):
+        return checkpoint, ()
+    packed = checkpoint.shape.quantisation
+    if packed is not None and packed.method != "mxfp4":  # the converter keeps MXFP4 as it is
         return checkpoint, ()
     from brim.shapes.converted import as_gguf
 

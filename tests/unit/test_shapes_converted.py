@@ -15,7 +15,18 @@ from tests import allocations
 from tests.unit.test_shapes import GOLDEN
 
 CONFIGS = {fact["name"]: fact["config"] for fact in GOLDEN["models"]}
-SAME = ["llama-3.1-8b", "llama-3.2-1b", "mixtral-8x7b", "qwen2.5-7b", "qwen3-8b", "qwen3-30b-a3b", "gemma-2-9b", "gemma-3-12b"]
+SAME = [
+    "llama-3.1-8b",
+    "llama-3.2-1b",
+    "mixtral-8x7b",
+    "qwen2.5-7b",
+    "qwen3-8b",
+    "qwen3-30b-a3b",
+    "gemma-2-9b",
+    "gemma-3-12b",
+    "gpt-oss-20b",
+    "deepseek-v2-lite",
+]
 SMALL = {
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -29,6 +40,13 @@ SMALL = {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 32,
     "shared_expert_intermediate_size": 32,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
     "text_config": {"model_type": "gemma3_text", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 131},
     "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 32, "num_hidden_layers": 1},
 }
@@ -55,12 +73,12 @@ def test_every_name_is_the_one_of_gguf_py(family):
     kind = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
     names = gguf.get_tensor_name_map(kind, 2)
     for row in weights:
-        if row.tower == "text":
+        if row.tower == "text" and not row.name.endswith(("kv_b_proj.weight", "sinks", "_bias", "experts.gate_up_proj", "experts.down_proj")):  # taken apart
             published = row.name.replace(".{}", "").removeprefix("language_model.")
             assert gguf_name(row.name, arch) == names.get_name(published, try_suffixes=(".weight", ".bias")), row.name
 
 
-@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-7b", "gemma-2-9b"])
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-7b", "gemma-2-9b", "gpt-oss-20b", "deepseek-v2-lite"])
 def test_a_folder_with_a_config_is_priced_as_its_gguf(name, tmp_path):
     """Caches and compute of the config alone are those of the model's GGUF under the same workload; the answer says what it priced."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name]))

@@ -5,6 +5,7 @@ Guarantees: names are those of gguf-py's own map (tests hold every family agains
 Not covered: what a converter computes (rotary factors of long-context variants), tokenizers, towers (they become a projector file of their own).
 """
 
+from brim.facts.dtypes import ggml_tensor_bytes
 from brim.facts.model import Shape, Tensor
 from brim.values import Missing
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 ARCHITECTURES = {
     "cohere2": "cohere2",
     "ernie4_5": "ernie4_5",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
     "exaone4": "exaone4",
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3",
     "gemma3_text": "gemma3",
+    "gpt_oss": "gpt-oss",
     "granite": "granite",
+    "kimi_k2": "deepseek2",
     "llama": "llama",
     "mistral": "llama",
     "mixtral": "llama",
@@ -39,7 +44,7 @@ ARCHITECTURES = {
     "smollm3": "smollm3",
 }
 _SANDWICH = frozenset(("gemma2", "gemma3"))
-_AFTER = frozenset(("olmo2", "exaone4", "seed_oss"))
+_AFTER = frozenset(("olmo2", "exaone4", "seed_oss", "gpt-oss"))
 _HEADLESS = frozenset(("gemma", "gemma2", "cohere2"))  # architectures whose head is always the embedding
 _PARTS = {
     "self_attn.q_proj": "attn_q",
@@ -66,32 +71,72 @@ _PARTS = {
     "mlp.shared_expert.up_proj": "ffn_up_shexp",
     "mlp.shared_expert.down_proj": "ffn_down_shexp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "mlp.router": "ffn_gate_inp",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-_SIZES = {"BF16": 2, "F16": 2, "F32": 4}
+_FORMATS = ("BF16", "F16", "F32")
 
 
 def as_gguf(shape: Shape, weights: "tuple[Weight, ...]", dtype: str = "BF16") -> "tuple[dict[str, Any], tuple[Tensor, ...]] | Missing":
     """(keys, tensors) of the GGUF of a shape read from a config; `dtype` (BF16, F16, F32) is what matrices are kept in."""
     arch = ARCHITECTURES.get(shape.architecture)
-    if arch is None or dtype not in _SIZES:
+    if arch is None or dtype not in _FORMATS:
         return Missing(reason="not_supported", detail=f"the GGUF of a {shape.architecture} is not known to brim")
+    packed = shape.quantisation.method if shape.quantisation is not None else ""
     tensors: list[Tensor] = []
     offset = 0
     for row in weights:
         if row.tower != "text":
             continue
-        name = gguf_name(row.name, arch)
-        if not name:
+        made = _pieces(row, shape, arch)
+        if not made:
             return Missing(reason="not_supported", detail=f"{row.name}: its name in a GGUF is not known to brim")
-        dims = (*row.dims, 1) if name.endswith("_inp_shexp.weight") else row.dims
-        dims = dims[:1] if name.endswith("_inp_shexp.weight") else (*dims, row.copies) if "_exps." in name else dims
-        kind = "F32" if len(dims) == 1 or name.endswith(("_norm.weight", "ffn_gate_inp.weight")) else dtype
-        stored = row.elements * _SIZES[kind]
-        tensors.append(Tensor(name=name, dims=dims, dtype=kind, offset=offset, stored_bytes=stored, elements=row.elements))
-        offset += -(-stored // 32) * 32
+        for name, dims in made:
+            plain = len(dims) == 1 or name.endswith((".bias", "_norm.weight", "ffn_gate_inp.weight"))
+            kind = "F32" if plain else "MXFP4" if packed == "mxfp4" and "_exps." in name else dtype
+            stored, count = ggml_tensor_bytes(kind, dims), 1
+            for size in dims:
+                count *= size
+            tensors.append(Tensor(name=name, dims=dims, dtype=kind, offset=offset, stored_bytes=stored, elements=count))
+            offset += -(-stored // 32) * 32
     return keys_of(shape, arch), tuple(tensors)
+
+
+def _pieces(row: "Weight", shape: Shape, arch: str) -> "list[tuple[str, tuple[int, ...]]]":
+    """(name, dims) of what a published tensor becomes: mostly one, two where the converter takes it apart, none where it is not known."""
+    _stem, _, rest = row.name.partition(".layers.")
+    number, _, rest = rest.partition(".")
+    at = f"blk.{number}."
+    if rest == "self_attn.kv_b_proj.weight":  # conversion/deepseek.py: keys transposed, values apart, both by head
+        a = next(layer.attention for layer in shape.layers if layer.attention is not None)
+        keys = (a.key_dim - a.rope_dim, a.latent_rank, a.heads)
+        return [(at + "attn_k_b.weight", keys), (at + "attn_v_b.weight", (a.latent_rank, a.value_dim, a.heads))]
+    if rest == "self_attn.sinks":
+        return [(at + "attn_sinks.weight", row.dims)]
+    if rest.endswith("e_score_correction_bias"):
+        return [(at + "exp_probs_b.bias", row.dims)]
+    if rest.startswith("mlp.experts.") and row.op == "experts":  # conversion/gpt_oss.py: gate and up interleaved, inputs last
+        part, bias = rest[12:].removesuffix("_bias"), rest.endswith("_bias")
+        ending, count = (".bias" if bias else ".weight"), row.dims[-1]
+        out, inputs = row.dims[0], row.dims[1:-1]
+        if part == "down_proj":
+            return [(at + "ffn_down_exps" + ending, (*inputs, out, count))]
+        return [(f"{at}ffn_{half}_exps{ending}", (*inputs, out // 2, count)) for half in ("gate", "up")]
+    name = gguf_name(row.name, arch)
+    if not name:
+        return []
+    if name.endswith("_inp_shexp.weight"):
+        return [(name, row.dims[:1])]
+    return [(name, (*row.dims, row.copies) if "_exps." in name else row.dims)]
 
 
 def gguf_name(name: str, arch: str) -> str:
@@ -127,11 +172,26 @@ def keys_of(shape: Shape, arch: str) -> "dict[str, Any]":
         "attention.value_length": first.value_dim,
         "vocab_size": shape.vocabulary,
     }
+    if first.kind == "latent":  # cached as one head: the latent and its rotary part (conversion/deepseek.py)
+        keys |= {
+            "attention.head_count_kv": 1,
+            "attention.key_length": first.latent_rank + first.rope_dim,
+            "attention.value_length": first.latent_rank,
+            "attention.key_length_mla": first.key_dim,
+            "attention.value_length_mla": first.value_dim,
+            "attention.kv_lora_rank": first.latent_rank,
+            "rope.dimension_count": first.rope_dim,
+            "leading_dense_block_count": next((index for index, feed in enumerate(feeds) if feed.experts), len(feeds)),
+        }
+        if first.query_rank:
+            keys["attention.q_lora_rank"] = first.query_rank
     if sparse:
         keys |= {"expert_count": sparse[0].experts, "expert_used_count": sparse[0].experts_used}
         if arch != "llama":
             keys["expert_feed_forward_length"] = sparse[0].width
-        if sparse[0].shared_width:
+        if sparse[0].shared_width and arch == "deepseek2":
+            keys["expert_shared_count"] = sparse[0].shared_width // sparse[0].width
+        elif sparse[0].shared_width:
             keys["expert_shared_feed_forward_length"] = sparse[0].shared_width
     windows = {a.window for a in attentions if a.window}
     if windows and arch not in ("llama", "phi3", "qwen2", "qwen3", "qwen2moe", "qwen3moe"):  # those run every layer in full (src/models/*.cpp)
