@@ -120,6 +120,8 @@ def _deepseek(f: "Fields", b: "Blueprint", *, router_bias: str = "gate.e_score_c
     width, layers = decoder.begin(f, b)
     a, bias = blocks.latent_dims(f), f.flag("attention_bias")
     sparse = sparse_from(f, layers, default)
+    if indexer and not a.query_rank:
+        f.whole("q_lora_rank")
     index_heads = f.whole("index_n_heads", 1, 1 << 16) if indexer else 0
     index_dim = f.whole("index_head_dim") if indexer else 0
     own = _indexed(f, layers) if indexer else (False,) * layers

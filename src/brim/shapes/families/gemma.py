@@ -54,7 +54,7 @@ def gemma3n(f: "Fields", b: "Blueprint") -> None:
     """Gemma 3n: AltUp copies of the stream, LAuReL side paths, every fifth layer full, the last layers without a cache of their own."""
     width, layers = decoder.begin(f, b)
     types, window = decoder.layer_kinds(f, layers, lambda _f, n: kinds.every(n, 5, kinds.FULL, kinds.SLIDING))
-    sources, inner = _sources(f, types), f.wholes("intermediate_size", layers, 1) or (0,) * layers
+    sources, inner = _sources(f, types), f.wholes("intermediate_size", layers, 1) or (f.whole("intermediate_size"),) * layers
     copies, rank, bias = f.whole("altup_num_inputs", 1, 64), f.whole("laurel_rank"), f.flag("attention_bias")
     small = _per_layer(f, b, layers)
     for side in range(copies - 1):
