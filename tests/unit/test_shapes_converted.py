@@ -57,7 +57,7 @@ def test_names_dims_and_keys_are_those_of_the_models_that_llama_cpp_wrote(name):
     """Tensor by tensor the file that llama.cpp's own quantiser wrote of that model (but for the rotary factors, which are computed); no key differs but the context."""
     shape, weights = read(CONFIGS[name], name)
     keys, tensors = as_gguf(shape, weights)
-    written = allocations.checkpoint_of("shapes", name)
+    written = allocations.checkpoint_of("shapes", "jamba-mini-52b" if name == "jamba-mini" else name)
     theirs = {tensor.name: tensor.dims for tensor in written.tensors if tensor.name != "rope_freqs.weight"}
     assert {tensor.name: tensor.dims for tensor in tensors} == theirs
     free = ("context_length", "feed_forward_length")  # the trained context is the file's own; an unused width of dense blocks is not in a shape
@@ -73,21 +73,24 @@ def test_every_name_is_the_one_of_gguf_py(family):
     kind = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
     names = gguf.get_tensor_name_map(kind, 2)
     for row in weights:
-        if row.tower == "text" and not row.name.endswith(("kv_b_proj.weight", "sinks", "_bias", "experts.gate_up_proj", "experts.down_proj")):  # taken apart
+        apart = ("kv_b_proj.weight", "sinks", "_bias", "experts.gate_up_proj", "experts.down_proj", "A_log", ".D", "in_proj_qkvz.weight")
+        if row.tower == "text" and not row.name.endswith(apart):
             published = row.name.replace(".{}", "").removeprefix("language_model.")
             assert gguf_name(row.name, arch) == names.get_name(published, try_suffixes=(".weight", ".bias")), row.name
 
 
-@pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-7b", "gemma-2-9b", "gpt-oss-20b", "deepseek-v2-lite"])
+@pytest.mark.parametrize(
+    "name", ["llama-3.2-1b", "qwen2.5-7b", "gemma-2-9b", "gpt-oss-20b", "deepseek-v2-lite", "qwen3-next-80b-a3b", "lfm2-1.2b", "mamba-2.8b"]
+)
 def test_a_folder_with_a_config_is_priced_as_its_gguf(name, tmp_path):
     """Caches and compute of the config alone are those of the model's GGUF under the same workload; the answer says what it priced."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name]))
     workload = LlamaWorkload(ctx=4096, slots=1)
-    ours = fit(str(tmp_path), workload, device=("cuda:80GiB",))
-    theirs = fit(allocations.checkpoint_of("shapes", name), workload, device=("cuda:80GiB",))
+    ours = fit(str(tmp_path), workload, device=("cuda:400GiB",))
+    theirs = fit(allocations.checkpoint_of("shapes", name), workload, device=("cuda:400GiB",))
 
     def parts(answer):
-        return {(part.name, part.device): part.bytes for part in answer.plan.parts if part.name.startswith("kv_cache")}
+        return {(part.name, part.device): part.bytes for part in answer.plan.parts if part.name.startswith(("kv_cache", "recurrent"))}
 
     assert parts(ours) == parts(theirs)
     assert ours.verdict == "fits"
@@ -96,7 +99,7 @@ def test_a_folder_with_a_config_is_priced_as_its_gguf(name, tmp_path):
 
 def test_what_cannot_be_converted_is_missing_by_name():
     """A family without a row, and a tensor without a name, give no half of a file."""
-    for family in ("jamba", "gpt2"):
+    for family in ("falcon", "gpt2"):
         made = as_gguf(*read({"model_type": family, **{key: value for key, value in SMALL.items() if "config" not in key}}, family))
         assert isinstance(made, Missing)
         assert family in made.detail

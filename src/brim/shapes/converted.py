@@ -6,7 +6,7 @@ Not covered: what a converter computes (rotary factors of long-context variants)
 """
 
 from brim.facts.dtypes import ggml_tensor_bytes
-from brim.facts.model import Shape, Tensor
+from brim.facts.model import Attention, Shape, Tensor
 from brim.values import Missing
 
 TYPE_CHECKING = False
@@ -29,7 +29,10 @@ ARCHITECTURES = {
     "gpt_oss": "gpt-oss",
     "granite": "granite",
     "kimi_k2": "deepseek2",
+    "jamba": "jamba",
+    "lfm2": "lfm2",
     "llama": "llama",
+    "mamba": "mamba",
     "mistral": "llama",
     "mixtral": "llama",
     "olmo2": "olmo2",
@@ -40,11 +43,12 @@ ARCHITECTURES = {
     "qwen2_moe": "qwen2moe",
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
+    "qwen3_next": "qwen3next",
     "seed_oss": "seed_oss",
     "smollm3": "smollm3",
 }
 _SANDWICH = frozenset(("gemma2", "gemma3"))
-_AFTER = frozenset(("olmo2", "exaone4", "seed_oss", "gpt-oss"))
+_AFTER = frozenset(("olmo2", "exaone4", "seed_oss", "gpt-oss", "qwen3next"))
 _HEADLESS = frozenset(("gemma", "gemma2", "cohere2"))  # architectures whose head is always the embedding
 _PARTS = {
     "self_attn.q_proj": "attn_q",
@@ -80,6 +84,44 @@ _PARTS = {
     "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp",
     "mlp.router": "ffn_gate_inp",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "operator_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    "norm": "attn_norm",
+    "pre_ff_layernorm": "ffn_norm",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.conv": "shortconv.conv",
+    "conv.out_proj": "shortconv.out_proj",
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w3": "ffn_up",
+    "feed_forward.w2": "ffn_down",
+    "feed_forward.gate_proj": "ffn_gate",
+    "feed_forward.up_proj": "ffn_up",
+    "feed_forward.down_proj": "ffn_down",
+    "feed_forward.router": "ffn_gate_inp",
+    "feed_forward.experts.{}.gate_proj": "ffn_gate_exps",
+    "feed_forward.experts.{}.up_proj": "ffn_up_exps",
+    "feed_forward.experts.{}.down_proj": "ffn_down_exps",
+    **{
+        f"{block}.{name}": part
+        for block in ("mamba", "mixer")
+        for name, part in (
+            ("in_proj", "ssm_in"),
+            ("conv1d", "ssm_conv1d"),
+            ("x_proj", "ssm_x"),
+            ("dt_proj", "ssm_dt"),
+            ("out_proj", "ssm_out"),
+            ("dt_layernorm", "ssm_dt_norm"),
+            ("b_layernorm", "ssm_b_norm"),
+            ("c_layernorm", "ssm_c_norm"),
+        )
+    },
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
@@ -101,14 +143,14 @@ def as_gguf(shape: Shape, weights: "tuple[Weight, ...]", dtype: str = "BF16") ->
         if not made:
             return Missing(reason="not_supported", detail=f"{row.name}: its name in a GGUF is not known to brim")
         for name, dims in made:
-            plain = len(dims) == 1 or name.endswith((".bias", "_norm.weight", "ffn_gate_inp.weight"))
+            plain = len(dims) == 1 or name.endswith((".bias", "_norm.weight", "ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight", "ssm_a"))
             kind = "F32" if plain else "MXFP4" if packed == "mxfp4" and "_exps." in name else dtype
             stored, count = ggml_tensor_bytes(kind, dims), 1
             for size in dims:
                 count *= size
             tensors.append(Tensor(name=name, dims=dims, dtype=kind, offset=offset, stored_bytes=stored, elements=count))
             offset += -(-stored // 32) * 32
-    return keys_of(shape, arch), tuple(tensors)
+    return keys_of(shape, arch, tensors), tuple(tensors)
 
 
 def _pieces(row: "Weight", shape: Shape, arch: str) -> "list[tuple[str, tuple[int, ...]]]":
@@ -122,6 +164,16 @@ def _pieces(row: "Weight", shape: Shape, arch: str) -> "list[tuple[str, tuple[in
         return [(at + "attn_k_b.weight", keys), (at + "attn_v_b.weight", (a.latent_rank, a.value_dim, a.heads))]
     if rest == "self_attn.sinks":
         return [(at + "attn_sinks.weight", row.dims)]
+    if rest.endswith((".A_log", ".D")):  # conversion/mamba.py: A is stored as -exp(A_log)
+        return [(at + ("ssm_a" if rest.endswith(".A_log") else "ssm_d"), row.dims)]
+    if rest == "linear_attn.dt_bias":
+        return [(at + "ssm_dt.bias", row.dims)]
+    if rest == "linear_attn.in_proj_qkvz.weight":  # conversion/qwen3next.py: taken apart into query, key and value, and the gate
+        state = next(layer.state for layer in shape.layers if layer.state is not None)
+        return [(at + "attn_qkv.weight", (row.dims[0], row.dims[1] - state.inner_width)), (at + "attn_gate.weight", (row.dims[0], state.inner_width))]
+    if row.op == "conv" and rest.endswith(".weight"):  # the axis of one is dropped
+        name = gguf_name(row.name, arch)
+        return [(name, (row.dims[0], *row.dims[2:]))] if name else []
     if rest.endswith("e_score_correction_bias"):
         return [(at + "exp_probs_b.bias", row.dims)]
     if rest.startswith("mlp.experts.") and row.op == "experts":  # conversion/gpt_oss.py: gate and up interleaved, inputs last
@@ -142,7 +194,8 @@ def _pieces(row: "Weight", shape: Shape, arch: str) -> "list[tuple[str, tuple[in
 def gguf_name(name: str, arch: str) -> str:
     """A published tensor's name in a GGUF, '' where it is not known."""
     stem, _, ending = name.rpartition(".")
-    tops = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
+    tops = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output", "embeddings": "token_embd", "norm_f": "output_norm"}
+    tops |= {"embedding_norm": "token_embd_norm", "final_layernorm": "output_norm"}
     top = tops.get(stem.rpartition(".")[2])
     if top == "output" and arch in _HEADLESS:
         return ""
@@ -155,9 +208,32 @@ def gguf_name(name: str, arch: str) -> str:
     return f"blk.{number}.{part}.{ending}" if part else ""
 
 
-def keys_of(shape: Shape, arch: str) -> "dict[str, Any]":
+_NONE = Attention(kind="full", heads=0, kv_heads=0, key_dim=0, value_dim=0)
+
+
+def _state_keys(shape: Shape, arch: str, tensors: "list[Tensor]") -> "dict[str, Any]":
+    """The keys of states, and of the layers without attention: heads by layer, or the period that llama.cpp takes by itself."""
+    states = [layer.state for layer in shape.layers if layer.state is not None]
+    if not states:
+        return {}
+    keys: dict[str, Any] = {}
+    if arch in ("jamba", "lfm2"):
+        keys["attention.head_count_kv"] = [layer.attention.kv_heads if layer.attention is not None else 0 for layer in shape.layers]
+    kept = states[0]
+    if kept.kind == "short_conv":
+        return {**keys, "shortconv.l_cache": kept.conv_elements // shape.width + 1}
+    conv = next(tensor.dims for tensor in tensors if tensor.name.endswith("ssm_conv1d.weight"))
+    keys |= {"ssm.conv_kernel": conv[0], "ssm.inner_size": kept.inner_width}
+    if kept.kind == "gated_delta_net":  # one state size for keys and values, as llama.cpp has it
+        size = kept.inner_width // kept.heads
+        return {**keys, "ssm.state_size": size, "ssm.time_step_rank": kept.heads, "ssm.group_count": (conv[1] - kept.inner_width) // (2 * size)}
+    rank = next(tensor.dims[0] for tensor in tensors if tensor.name.endswith("ssm_dt.weight"))
+    return {**keys, "ssm.state_size": kept.state_elements // kept.inner_width, "ssm.time_step_rank": rank}
+
+
+def keys_of(shape: Shape, arch: str, tensors: "list[Tensor]") -> "dict[str, Any]":
     """The keys that decide memory, as the converter writes them."""
-    attentions = [layer.attention for layer in shape.layers if layer.attention is not None]
+    attentions = [layer.attention for layer in shape.layers if layer.attention is not None] or [_NONE]
     feeds = [layer.feed_forward for layer in shape.layers if layer.feed_forward is not None]
     first, sparse = attentions[0], [feed for feed in feeds if feed.experts]
     plain = [feed for feed in feeds if not feed.experts]
@@ -165,13 +241,16 @@ def keys_of(shape: Shape, arch: str) -> "dict[str, Any]":
         "context_length": shape.context_trained if isinstance(shape.context_trained, int) else 0,
         "embedding_length": shape.width,
         "block_count": len(shape.layers),
-        "feed_forward_length": (plain or sparse)[0].width,
+        "feed_forward_length": (plain or sparse)[0].width if feeds else 0,
         "attention.head_count": first.heads,
         "attention.head_count_kv": first.kv_heads,
         "attention.key_length": first.key_dim,
         "attention.value_length": first.value_dim,
+        **_state_keys(shape, arch, tensors),
         "vocab_size": shape.vocabulary,
     }
+    if arch == "mamba":
+        keys = {key: value for key, value in keys.items() if not key.startswith("attention.") or key == "attention.head_count"}
     if first.kind == "latent":  # cached as one head: the latent and its rotary part (conversion/deepseek.py)
         keys |= {
             "attention.head_count_kv": 1,
