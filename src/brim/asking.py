@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Read = Callable[[str], Checkpoint]
     Learn = Callable[[str], Callable[[Plan], Plan] | None]
 
+SWEEP = 64  # combinations of a sweep that are priced
 ROUNDS = 6  # how often a split is chosen anew
 # what the user fixed, by workload field → the knob that is then left alone
 _FIXES = {
@@ -121,7 +122,8 @@ def fit_llama(
     beside, missing = companions(workloads[0], read)
     bare = pricer(checkpoint, _engine(devices, beside, missing, version))
     ask = _taught(bare, learn(checkpoint.architecture))
-    worst = _worst([Trial(workload=one) for one in workloads], ask, devices)
+    candidates = _candidates(workloads)
+    worst = _worst([Trial(workload=one) for one in candidates], ask, devices)
     if len(workloads) > 1:
         caveats = (*caveats, f"{len(workloads)} combinations, one after another; the one that asks for most is shown")
     solver = Solver(ask, _room(devices))
@@ -204,6 +206,18 @@ def _opened(named: str, local: "str | None", read: "Read") -> "Checkpoint":
                 f"the model {named} cannot be read here: {fault}", hint="Download it, and give the file before the --: brim fit FILE -- COMMAND"
             ) from None
         raise
+
+
+def _candidates(workloads: tuple[LlamaWorkload, ...]) -> tuple[LlamaWorkload, ...]:
+    """Of a sweep, what may ask for most: the longest context of each other combination, and of many combinations those with the largest batches and caches."""
+    longest: dict[LlamaWorkload, LlamaWorkload] = {}
+    for one in workloads:
+        key = one.replace(ctx=0)
+        held = longest.get(key)
+        if held is None or (one.ctx or 0) > (held.ctx or 0):
+            longest[key] = one
+    found = sorted(longest.values(), key=lambda one: (one.ctx or 0, one.ubatch or 0, one.gpu_layers or 0), reverse=True)
+    return tuple(found[:SWEEP])
 
 
 def _worst(trials: list[Trial], ask: "Callable[[Trial], Plan]", devices: "tuple[Device, ...]") -> Trial:

@@ -136,6 +136,7 @@ REFUSED = [
     (("fit", "--ctx", "512", "MODEL", "--", "llama-server", "-m", "x"), 2),
     (("fit", "MODEL", "--engine-version", "soon"), 2),
     (("fit", "MODEL", "--program", "doom"), 2),
+    (("fit", "MODEL", "--engine", "steam"), 4),
     (("solve", "MODEL", "--for", "speed"), 2),
     (("solve", "MODEL", "--for", "layers", "--device", "cpu:8GiB"), 2),
     (("solve", "MODEL", "--for", "split", "--device", "cuda:8GiB"), 2),
@@ -197,6 +198,21 @@ def test_where_nothing_fits_the_nearest_thing_is_named(model: str, capsys) -> No
     assert nearest["fits"]
     assert nearest["flags"]
     assert ask(capsys, "solve", model, "--for", "ctx", "--device", "cuda:1MiB", "--device", "cpu:1MiB", "--slots", "1")[1]["nearest"] is None
+
+
+def test_a_packaging_has_its_own_defaults(model: str, capsys) -> None:
+    """--engine ollama takes Ollama's row of the table: a context of 4096, one slot."""
+    _, document = ask(capsys, "fit", model, "--engine", "ollama", "--device", "cuda:8GiB")
+    assert (document["workload"]["ctx"], document["workload"]["slots"]) == (4096, 1)
+
+
+def test_a_long_sweep_is_answered(model: str, capsys) -> None:
+    """Thousands of llama-bench combinations: the largest is found by its longest context, and the count is said."""
+    words = ["llama-bench", "-m", model, "-p", "128-4096+128", "-n", "128", "-d", "0,4096", "-ctk", "f16,q8_0", "-ub", "128,512", "-fa", "1", "-ngl", "0,4,99"]
+    assert main(["fit", "--json", "--device", "cuda:8GiB", "--", *words]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["workload"]["ctx"] == 8192
+    assert any("combinations" in line for line in document["caveats"])
 
 
 def test_explain_prints_the_arithmetic(model: str, capsys) -> None:

@@ -4,7 +4,7 @@ import argparse
 
 from brim.cli.words import Parser, count, fraction
 from brim.engines.llama_cpp import NEWEST_BUILD
-from brim.errors import Usage
+from brim.errors import CannotTell, Usage
 from brim.facts.workload import LlamaWorkload
 
 TYPE_CHECKING = False
@@ -53,9 +53,14 @@ def _override(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((pattern, buffer) for pattern, _, buffer in pairs)
 
 
+# what ships llama.cpp under another name has defaults of its own (engines/llama_cpp/defaults.py)
+PACKAGINGS = ("llama.cpp", "ollama", "lm-studio", "koboldcpp", "llama-cpp-python")
+
+
 def add_devices(parser: Parser) -> None:
     """Which devices, and which build of the engine."""
     group = parser.add_argument_group("devices and engine")
+    group.add_argument("--engine", metavar="E", default="llama.cpp", help=f"{', '.join(PACKAGINGS)} (default llama.cpp)")
     group.add_argument("--device", action="append", metavar="D", help="cuda:0, cuda:24GiB (hypothetical), cpu:64GiB, a name; repeatable")
     group.add_argument("--reserve", type=fraction, metavar="FRACTION", help="hold back this share of each device (0…1)")
     group.add_argument("--engine-version", type=_build_number, default=NEWEST_BUILD, metavar="bNNNN", help=f"build of llama.cpp (default b{NEWEST_BUILD})")
@@ -130,6 +135,11 @@ def workload(asked: "Namespace") -> LlamaWorkload:
     for name in _TUPLES:
         if name in given:
             given[name] = tuple(given[name])
+    engine = getattr(asked, "engine", "llama.cpp")  # brim run has no --engine: its command says it
+    if engine not in PACKAGINGS:
+        raise CannotTell(f"the engine {engine!r} is not priced", hint=f"Priced: {', '.join(PACKAGINGS)}; training: --train.")
+    if engine != "llama.cpp":
+        given.setdefault("program", engine)
     program = given.get("program")
     if program is not None:
         from brim.engines.llama_cpp.command import PROGRAMS

@@ -6,7 +6,7 @@ span, and its rule says so.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import hparams, weights
+from brim.engines.llama_cpp import encoders, hparams, weights
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
 from brim.facts.model import Checkpoint
@@ -196,7 +196,7 @@ def _homes(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Devic
 
 
 def projector(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...]) -> list[Part]:
-    """A projector file: all of its tensors on one device, and the graph of its largest image (a span: the encoder is not replayed)."""
+    """A projector file: all of its tensors on one device, and the graph of its largest image (a span: see encoders.py)."""
     device = devices[0].id if devices and workload.mmproj_offload is not False else "cpu"
     held = sum(_padded(tensor.dtype, tensor.dims, tensor.stored_bytes, device) for tensor in checkpoint.tensors)
     parts = [
@@ -205,36 +205,12 @@ def projector(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[De
             rule=f"{checkpoint.name}: {len(checkpoint.tensors)} tensors, each padded to its buffer = {held}",
         )
     ]  # fmt: skip
-    for kind in ("vision", "audio"):
-        work = encoder_work(checkpoint, kind, workload)
-        if work is not None:
-            span, rule = work
-            parts.append(Part(name="mmproj", device=device, bytes=span, rule=f"{kind} encoder's compute buffer, not replayed: {rule}", source=_CLIP))
+    found = encoders.vision(checkpoint, workload)
+    if found is not None:
+        work, rule = found
+        parts.append(Part(name="mmproj", device=device, bytes=work, rule=f"vision encoder's compute buffer: {rule}", source=_CLIP))
+    audio = encoders.audio(checkpoint)
+    if audio is not None:
+        work, rule = audio
+        parts.append(Part(name="mmproj", device=device, bytes=work, rule=f"audio encoder's compute buffer: {rule}", source=_CLIP))
     return parts
-
-
-def encoder_work(checkpoint: Checkpoint, kind: str, workload: LlamaWorkload) -> "tuple[Span, str] | None":
-    """The encoder's work space from its header: patches of the warm-up image, widths, heads. None where the file has no such encoder."""
-    keys, base = checkpoint.metadata, f"clip.{kind}"
-    width, feed = _first(keys.get(f"{base}.embedding_length")), _first(keys.get(f"{base}.feed_forward_length"))
-    heads = max(1, _first(keys.get(f"{base}.attention.head_count")))
-    if not width:
-        return None
-    if kind == "audio":
-        patches = 1500
-    else:
-        patch, image = max(1, _first(keys.get(f"{base}.patch_size"))), _first(keys.get(f"{base}.image_size"))
-        merge = max(1, _first(keys.get(f"{base}.spatial_merge_size")))
-        patches = (image // patch) ** 2
-        if workload.image_max_tokens:
-            patches = max(patches, workload.image_max_tokens * merge * merge)
-    flash = workload.flash_attn != "off"
-    rows = 4 * patches
-    hidden = rows * max(3 * width + width, 2 * (feed or 4 * width) + width)
-    scores = rows * patches * heads
-    low, likely = hidden // 2, hidden + rows * width
-    high = 2 * hidden + 4 * rows * width + scores
-    if not flash:
-        likely += scores
-    rule = f"{patches} patches, width {width}, feed-forward {feed}, {heads} heads; flash attention {'kept' if flash else 'off'}; up to a full score matrix of {scores}"
-    return Span(low=low, likely=min(likely, high), high=high), rule
