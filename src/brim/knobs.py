@@ -13,7 +13,7 @@ from brim.values import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     PriceOne = Callable[[Checkpoint, LlamaWorkload], Plan]
@@ -190,8 +190,8 @@ def make(name: str, checkpoint: Checkpoint, trial: Trial, solver: Solver, device
     return made[name]()
 
 
-def last_resorts(checkpoint: Checkpoint, trial: Trial, devices: tuple[str, ...], fixed: frozenset[str]) -> tuple[Knob, ...]:
-    """What may be turned down where a workload does not fit, in order of what it costs its user; what the user fixed is left alone."""
+def last_resorts(checkpoint: Checkpoint, trial: Trial, devices: tuple[str, ...], fixed: frozenset[str]) -> "Iterator[Knob]":
+    """What may be turned down where a workload does not fit, in order of what it costs its user; what the user fixed is left alone. Each is made when it is asked for."""
     workload = trial.workload
     found: list[tuple[str, Callable[[], Knob]]] = [
         ("ctx", lambda: context(checkpoint, workload, least=CTX_FLOOR)), ("kv-type", lambda: cache_type(workload)), ("ubatch", lambda: micro_batch(workload)),
@@ -203,4 +203,4 @@ def last_resorts(checkpoint: Checkpoint, trial: Trial, devices: tuple[str, ...],
         found.append(("layers", lambda: layers(checkpoint, workload)))
     if checkpoint.tensors:
         found.append(("quant", lambda: quantisation(checkpoint)))
-    return tuple(make_one() for name, make_one in found if name not in fixed)
+    return (make_one() for name, make_one in found if name not in fixed)

@@ -10,7 +10,7 @@ from brim.values import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     Price = Callable[[Any], Plan]
@@ -20,15 +20,17 @@ LOOK_AHEAD = 8  # values beyond a limit that are tried, because a buffer may shr
 DOUBTS = 16  # values that are tried where even the least wanted does not fit
 
 
-def largest(fits: "Callable[[int], bool]", *, most: int, step: int) -> int:
-    """The largest multiple of `step`, at most `most`, for which `fits` is true; 0 where none is found. Promise as `highest`."""
-    found = highest(lambda index: fits((index + 1) * step), most // step)
+def largest(fits: "Callable[[int], bool]", *, most: int, step: int, near: "Callable[[int, int], int] | None" = None) -> int:
+    """The largest multiple of `step`, at most `most`, for which `fits` is true; 0 where none is found. Promise as `highest`; `near` speaks of multiples too."""
+    guess = None if near is None else lambda low, high: near((low + 1) * step, (high + 1) * step) // step - 1
+    found = highest(lambda index: fits((index + 1) * step), most // step, guess)
     return 0 if found is None else (found + 1) * step
 
 
-def highest(fits: "Callable[[int], bool]", count: int) -> int | None:
+def highest(fits: "Callable[[int], bool]", count: int, near: "Callable[[int, int], int] | None" = None) -> int | None:
     """An index below `count` that fits while the next does not (or is not there); None where none of the values that were tried fits.
 
+    `near` guesses the last index that fits between one that does and one that does not; it saves prices and cannot change the promise (every third step halves).
     `fits` need not be monotone. Where it is, the answer is the last index that fits. A few values beyond the limit are looked at too, and the climb goes on
     from there.
     """
@@ -41,8 +43,12 @@ def highest(fits: "Callable[[int], bool]", count: int) -> int | None:
         return None
     high = count - 1
     while True:
+        step = 0
         while high - low > 1:
             middle = (low + high) // 2
+            if near is not None and step % 3 < 2:
+                middle = min(max(near(low, high), low + 1), high - 1)
+            step += 1
             if fits(middle):
                 low = middle
             else:
@@ -182,14 +188,17 @@ class Solver:
                     found.append(Step(knob=knob.name, value=str(knob.values[index]), upwards=index > at, bytes_by_device=change, fits=self.fits(turned)))
         return found
 
-    def nearest(self, trial: "Any", knobs: "Sequence[Knob]") -> "Answer | None":
+    def nearest(self, trial: "Any", knobs: "Iterable[Knob]") -> "Answer | None":
         """The nearest thing that fits, by knobs in order of what they cost the user: one alone, else as few of them together as will do; None where nothing fits.
 
         Several together are then turned back up as far as they go, the one that costs most first.
         """
-        downs = [knob.replace(values=knob.values[: len(knob.values) if knob.now is None else knob.now + 1], floor=0) for knob in knobs]
-        downs = [knob for knob in downs if len(knob.values) > 0]
-        for knob in downs:
+        downs: list[Knob] = []
+        for full in knobs:  # one at a time: a knob that is not needed is not even made
+            knob = full.replace(values=full.values[: len(full.values) if full.now is None else full.now + 1], floor=0)
+            if not len(knob.values):
+                continue
+            downs.append(knob)
             index = highest(lambda i, knob=knob: self.fits(knob.put(trial, knob.values[i])), len(knob.values))  # type: ignore[misc]
             if index is not None:
                 return self._answer(knob.put(trial, knob.values[index]), (knob,), {knob.name: index}, ())

@@ -63,7 +63,7 @@ def predict(
     max_ctx: int | None = None
     if not plan.missing and isinstance(most, int) and all(isinstance(device.budget.usable_bytes, int) for device in devices):
         most = max(most, int(str(plan.workload.get("ctx", 0))))
-        max_ctx = largest(lambda ctx: judge(price(ctx), devices).verdict == FITS, most=most, step=CTX_STEP)
+        max_ctx = _largest_context(price, devices, most)
     trained = max_ctx is not None and max_ctx == most
     return Prediction(
         checkpoint=checkpoint,
@@ -74,6 +74,23 @@ def predict(
         suggestions=_suggest(gate, plan, max_ctx) if nearest is None or gate.verdict == FITS or plan.missing else nearest(),
         caveats=caveats + plan.caveats,
     )
+
+
+def _largest_context(price: "Callable[[int | None], Plan]", devices: tuple[Device, ...], most: int) -> int:
+    """The largest context that fits. Memory grows almost in proportion to it, so the search goes straight to where the tightest device would be full."""
+    margins: dict[int, int] = {}
+
+    def fits(ctx: int) -> bool:
+        plan = price(ctx)
+        rooms = ((device.budget.usable_bytes, plan.on(device.id).high) for device in devices)
+        margins[ctx] = min((usable - needed for usable, needed in rooms if isinstance(usable, int)), default=0)
+        return judge(plan, devices).verdict == FITS
+
+    def near(low: int, high: int) -> int:
+        above, below = margins.get(low, 0), margins.get(high, 0)
+        return low + (high - low) * above // (above - below) if above >= 0 > below else (low + high) // 2
+
+    return largest(fits, most=most, step=CTX_STEP, near=near)
 
 
 def _suggest(gate: Verdict, plan: Plan, max_ctx: int | None) -> tuple[str, ...]:

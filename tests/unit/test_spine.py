@@ -1,7 +1,7 @@
 """The pure spine: budgets, gate, planner, policy and the llama.cpp price of dense models."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brim import budget
@@ -14,7 +14,7 @@ from brim.facts.model import Checkpoint, Tensor
 from brim.facts.settings import limits
 from brim.facts.workload import LlamaWorkload
 from brim.gate import judge
-from brim.planner import largest
+from brim.planner import LOOK_AHEAD, highest, largest
 from brim.units import GIB, MIB, Span
 from brim.values import Missing
 from tests.gguf_bytes import dense_llama
@@ -162,3 +162,21 @@ def test_engine_logs_are_read() -> None:
         "0.1 I load_tensors:   CPU_Mapped model buffer size =    92.10 MiB\nllama_kv_cache:        CPU KV buffer size =    45.00 MiB\nKV buffer size = x MiB\n"
     )
     assert [(item.part, item.buffer, item.bytes) for item in buffers(log)] == [("weights", "CPU_Mapped", round(92.10 * MIB)), ("kv_cache", "CPU", 45 * MIB)]
+
+
+@settings(max_examples=200)
+@given(limit=st.integers(0, 5000), count=st.integers(1, 5000), lie=st.integers(-10_000, 10_000))
+def test_a_guess_saves_prices_and_cannot_change_the_answer(limit: int, count: int, lie: int) -> None:
+    """Whatever is guessed, the answer is the last that fits; a good guess needs few prices."""
+    asked: list[int] = []
+
+    def fits(index: int) -> bool:
+        asked.append(index)
+        return index < limit
+
+    expected = min(limit, count) - 1
+    assert highest(fits, count, lambda low, high: lie) == (None if expected < 0 else expected)
+    asked.clear()
+    assert highest(fits, count, lambda low, high: limit - 1) == (None if expected < 0 else expected)
+    if 0 < limit < count:
+        assert len(set(asked)) <= 4 + LOOK_AHEAD

@@ -30,6 +30,9 @@ COMMANDS = {
 }
 
 
+_SHORT = ("fit", "inspect", "probe", "solve")
+
+
 def usage() -> str:
     """The overview that `brim --help` prints."""
     width = max(map(len, COMMANDS))
@@ -80,6 +83,11 @@ def _dispatch(words: list[str]) -> int:
     if words[0] not in COMMANDS:
         raise Usage(f"unknown command {words[0]!r}", hint=f"Commands: {', '.join(COMMANDS)}.")
     from importlib import import_module
+
+    if words[0] in _SHORT:
+        import gc
+
+        gc.set_threshold(100_000)  # a process that ends in a moment need not look for cycles after every 700 objects
 
     code = import_module(COMMANDS[words[0]][0]).main(words[1:])
     assert isinstance(code, int)

@@ -32,7 +32,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
         return _unpriced(workload, version, hp.detail)
     try:
         context = Context(workload, hp, version)
-        placement = weights.place(hp, workload, devices, load_mtp=context.load_mtp)
+        placement = weights.placed(hp, workload, devices, load_mtp=context.load_mtp)
         memory, reserved = reserve.remembered(hp, context, placement)
     except Wanting as why:
         return _unpriced(workload, version, str(why))

@@ -164,3 +164,20 @@ def _homes(hp: Hparams, made: Placement, name: str, with_layers: "tuple[str, ...
     if name in _ON_FIRST and not (name.startswith("token_embd_norm") and hp.arch in ("lfm2", "lfm2moe")):
         return (made.layers[0],)
     return (made.output,)
+
+
+_PLACED: "list[tuple[Hparams, tuple[object, ...], Placement]]" = []
+
+
+def placed(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool) -> Placement:
+    """`place`, remembered for the last few: a search over contexts asks for the same placement again and again."""
+    key = (
+        workload.split_mode, workload.main_gpu, workload.gpu_layers, workload.tensor_split, workload.override_tensors, workload.cpu_experts, devices, load_mtp,
+    )  # fmt: skip
+    for known, asked, found in _PLACED:
+        if known is hp and asked == key:
+            return found
+    found = place(hp, workload, devices, load_mtp=load_mtp)
+    _PLACED.insert(0, (hp, key, found))
+    del _PLACED[4:]
+    return found
