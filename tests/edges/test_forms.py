@@ -334,6 +334,12 @@ def test_torch_storages_are_measured_and_the_pickle_is_left_alone(prefix: str) -
     assert not os.path.exists("/tmp/brim-was-here")
 
 
+def test_a_zip_directory_of_64_bit_records_is_read() -> None:
+    """Sizes and places out of the zip64 fields, as in files above 4 GiB."""
+    part = torch_zip.scan(MemorySource("made", seeds.torch_zip64()))
+    assert sorted(t.stored_bytes for t in part.tensors) == [16, 64]
+
+
 def test_an_mlx_folder_is_told_by_its_metadata(tmp_path) -> None:
     """`format: mlx` in the file, group and bits in the config: logical counts from scales and group size."""
     rows = {"model.q.weight": np.zeros((64, 16), np.uint32), "model.q.scales": np.zeros((64, 2), np.float16), "model.q.biases": np.zeros((64, 2), np.float16)}

@@ -134,6 +134,15 @@ def torch_zip(records: dict[str, bytes] | None = None, method: int = zipfile.ZIP
     return memory.getvalue()
 
 
+def torch_zip64() -> bytes:
+    """A PyTorch archive whose directory uses the 64-bit records, as files above 4 GiB do."""
+    limit, zipfile.ZIP64_LIMIT = zipfile.ZIP64_LIMIT, 1
+    try:
+        return torch_zip()
+    finally:
+        zipfile.ZIP64_LIMIT = limit
+
+
 INDEX = {
     "metadata": {"total_size": 36},
     "weight_map": {"model.embed.weight": "model-00001-of-00002.safetensors", "model.q.weight": "model-00002-of-00002.safetensors"},
@@ -155,7 +164,7 @@ def seeds() -> dict[str, list[bytes]]:
         "gguf": [gguf(), gguf(order=">"), gguf(version=2), gguf({"general.architecture": "llama", "general.alignment": 64}, ROWS, alignment=64)],
         "safetensors": [safetensors()],
         "onnx": [onnx()],
-        "torch": [torch_zip()],
+        "torch": [torch_zip(), torch_zip64()],
         "index": [index],
         "shape": [shape, json.dumps({"config": {"model_type": "llama", "hidden_size": 8}, "weights_bytes": 12}).encode()],
         "toml": [TOML.encode()],
