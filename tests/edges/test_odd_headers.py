@@ -87,3 +87,19 @@ def test_random_odd_values_never_crash(name: str) -> None:
             except BrimError as fault:
                 refused += isinstance(fault, BadCheckpoint)
     assert refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"role": "lora"}, "--lora"),
+        ({"role": "mmproj"}, "--mmproj"),
+        ({"role": "vocab"}, "no tensors"),
+        ({"form": "safetensors", "metadata": {"model_type": "llama"}}, "llama.cpp opens GGUF files and this is safetensors"),
+    ],
+)
+def test_what_is_no_model_for_the_engine_is_said(changes: dict[str, object], words: str) -> None:
+    """Cannot tell, with what the file is and what to do with it."""
+    answer = api.fit(made({}).replace(**changes), LlamaWorkload(ctx=512), environ=BUDGET)
+    assert answer.verdict == "cannot_tell"
+    assert words in answer.plan.missing[0]

@@ -19,6 +19,12 @@ from brim.values import Missing, plain
 
 NEWEST_BUILD = 11434
 _BUILD = "llama.cpp b11434"
+_BESIDE = {
+    "lora": "this is a LoRA adapter and no model: give the model, and the adapter with --lora",
+    "mmproj": "this is a projector and no model: give the model, and the projector with --mmproj",
+    "imatrix": "this is an importance matrix and no model",
+    "vocab": "this file holds a vocabulary and no tensors",
+}
 _CUDA_LIKE = frozenset(("cuda", "rocm", "hip", "musa"))
 
 
@@ -27,6 +33,9 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
 
     What cannot be priced is named in `Plan.missing`, never guessed.
     """
+    why = _no_model(checkpoint)
+    if why:
+        return _unpriced(workload, version, why)
     hp = hparams.read(checkpoint)
     if isinstance(hp, Missing):
         return _unpriced(workload, version, hp.detail)
@@ -46,6 +55,15 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
     return Plan(
         engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), caveats=_caveats(hp, context, placement, parts, reserved),
     )  # fmt: skip
+
+
+def _no_model(checkpoint: Checkpoint) -> str:
+    """What the file is where it is no model that llama.cpp could open; "" where it is one."""
+    if "general.architecture" not in checkpoint.metadata:
+        return f"llama.cpp opens GGUF files and this is {checkpoint.form}: convert it (convert_hf_to_gguf.py), or name the engine that opens it"
+    if checkpoint.role in _BESIDE:
+        return _BESIDE[checkpoint.role]
+    return ""
 
 
 def _unpriced(workload: LlamaWorkload, version: int, why: str) -> Plan:
