@@ -3,7 +3,7 @@
 The decision is `availability`'s, the store is `ledger`'s; this room only joins them. While it waits it holds no lock.
 """
 
-from brim.availability import FITS, NOT_NOW, Availability, availability
+from brim.availability import DOES_NOT_FIT, FITS, NOT_NOW, Availability, availability
 from brim.facts.process import Identity
 from brim.facts.promise import Promise, outstanding
 from brim.values import Missing, Record
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from brim.facts.device import Device, Reading
     from brim.ledger import Ledger
+    from brim.prediction import Prediction
     from brim.seams import Clock, Probe, ProcessProbe
 
 LOOK_EVERY_NS = 1_000_000_000
@@ -29,7 +30,7 @@ class Admission(Record):
     @property
     def sentence(self) -> str:
         """The first thing that is in the way, else `fits`."""
-        return next((item.sentence for item in self.devices if item.verdict != FITS), "fits")
+        return next((f"{item.device}: {item.sentence}" for item in self.devices if item.verdict != FITS), FITS)
 
 
 def key_of(device: "Device") -> str:
@@ -75,15 +76,20 @@ def admit(
     clock: "Clock",
     wait_ns: "int | None" = None,
     run_dir: str = "",
+    believed: bool = False,
     say: "Callable[[str], None]" = lambda _line: None,
 ) -> Admission:
-    """Promise `needed` (device id → bytes) to `owner`, now or within `wait_ns` (None: now or never). Nothing is promised where it is not admitted."""
+    """Promise `needed` (device id → bytes) to `owner`, now or within `wait_ns` (None: now or never). Nothing is promised where it is not admitted.
+
+    `believed`: the gate has said yes (by an override, or by force), so only what is short at this moment stands in the way.
+    """
     begun = clock.now_ns()
     said = ""
     while True:
         with ledger:
             answers = _answers(needed, probe.read(clock.now_ns()), ledger.promises(beside=owner), processes)
-            if all(answer.verdict not in (NOT_NOW, "does_not_fit") for _key, answer in answers):
+            bars = (NOT_NOW,) if believed else (NOT_NOW, DOES_NOT_FIT)
+            if all(answer.verdict not in bars for _key, answer in answers):
                 stamp, boot = clock.wall_ns(), ledger.boot
                 ledger.add(
                     *(
@@ -94,7 +100,7 @@ def admit(
                 return Admission(admitted=True, devices=tuple(item for _key, item in answers), waited_ns=clock.now_ns() - begun)
         waited = clock.now_ns() - begun
         refused = Admission(admitted=False, devices=tuple(item for _key, item in answers), waited_ns=waited)
-        if wait_ns is None or waited >= wait_ns or any(item.verdict == "does_not_fit" for item in refused.devices):
+        if wait_ns is None or waited >= wait_ns or (not believed and any(item.verdict == DOES_NOT_FIT for item in refused.devices)):
             return refused
         if refused.sentence != said:
             said = refused.sentence
@@ -116,3 +122,67 @@ def _answers(needed: "Mapping[str, int]", reading: "Reading", promises: "tuple[P
         answer = availability(whole, ident, device.budget, holders=device.processes, promised_bytes=promised(device, promises, processes))
         found.append((key, answer.replace(needed_bytes=count)))
     return found
+
+
+class Seat:
+    """A run's place in the book of promises: taken before the launch, told its job, left at the end. Without a ledger it is only a look."""
+
+    def __init__(self, ledger: "Ledger | None", owner: Identity, admission: Admission) -> None:
+        self._ledger, self._owner, self.admission = ledger, owner, admission
+
+    def sit(self, job: Identity) -> None:
+        """The job has started: what its tree holds is no longer outstanding."""
+        if self._ledger is not None:
+            with self._ledger:
+                self._ledger.settle(self._owner, job)
+
+    def leave(self) -> None:
+        """The run is over: nothing is promised any more."""
+        if self._ledger is not None:
+            with self._ledger:
+                self._ledger.release(self._owner)
+
+
+def needs(prediction: "Prediction | None") -> dict[str, int]:
+    """What a prediction asks of each real device, in bytes: the high end where that fits, else what is likely. Nothing where it was not priced."""
+    if prediction is None:
+        return {}
+    items = [item for item in prediction.gate.devices if not item.device.budget.hypothetical]
+    asked = {item.device.id: item.required.high if item.fits else item.required.likely for item in items}
+    return {ident: count for ident, count in asked.items() if count > 0}
+
+
+def take_seat(
+    needed: "Mapping[str, int]",
+    *,
+    path: str,
+    probe: "Probe",
+    processes: "ProcessProbe",
+    pid: int,
+    clock: "Clock",
+    wait_ns: "int | None" = None,
+    force: bool = False,
+    run_dir: str = "",
+    say: "Callable[[str], None]" = lambda _line: None,
+) -> Seat:
+    """Admit this process's run and write it into the book at `path` ("": no book is kept). With `force` it is written down whatever the answer."""
+    from brim.ledger import Ledger, boot_id
+
+    owner = processes.identity(pid)
+    if not path or not needed or owner is None:
+        return Seat(None, owner or Identity(pid=pid, birth=Missing(reason="gone", detail="")), Admission(admitted=True, devices=(), waited_ns=0))
+    ledger = Ledger(path, processes.identity, boot=boot_id())
+    try:
+        answer = admit(
+            needed, probe=probe, ledger=ledger, processes=processes, owner=owner, clock=clock, wait_ns=wait_ns, run_dir=run_dir, believed=True, say=say
+        )  # fmt: skip
+        if force and not answer.admitted:
+            with ledger:
+                boot, stamp = ledger.boot, clock.wall_ns()
+                rows = {device.id: key_of(device) for device in probe.read(clock.now_ns()).devices}
+                ledger.add(
+                    *(Promise(owner=owner, device=rows.get(i, i), promised_bytes=n, made_wall_ns=stamp, boot=boot, run_dir=run_dir) for i, n in needed.items())
+                )
+    except OSError:  # a state folder that cannot be written costs the promise, not the run
+        return Seat(None, owner, Admission(admitted=True, devices=(), waited_ns=0))
+    return Seat(ledger, owner, answer)

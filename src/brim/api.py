@@ -2,15 +2,10 @@
 
 import os
 
-from brim.checkpoint import converted, layered, open_checkpoint
 from brim.clock import SystemClock
-from brim.engines.llama_cpp import NEWEST_BUILD
 from brim.errors import Usage
 from brim.facts.device import Device, Host
-from brim.facts.workload import LlamaWorkload
-from brim.learning import calibrator, remember
 from brim.machine import LOOK_NS, Machine
-from brim.prediction import Prediction
 from brim.values import Record
 
 TYPE_CHECKING = False
@@ -28,8 +23,10 @@ if TYPE_CHECKING:
     from brim.facts.profile import Profile
     from brim.facts.settings import Limits
     from brim.facts.training import TrainWorkload
+    from brim.facts.workload import LlamaWorkload
     from brim.launch import RunResult
     from brim.lineup import Model
+    from brim.prediction import Prediction
     from brim.preflight import Compressed, Preflight
     from brim.seams import Clock, Probe
     from brim.second_opinion import SecondOpinion
@@ -147,6 +144,8 @@ def known_device(name: str) -> "Model":
 
 def read(model: str) -> "Checkpoint":
     """What the headers of the model say: a file or folder in any form that brim reads. Raises `Unreadable` or one `BadCheckpoint`."""
+    from brim.checkpoint import open_checkpoint
+
     return open_checkpoint(model, _header_memory(os.environ))
 
 
@@ -161,6 +160,7 @@ def _header_memory(environ: "Mapping[str, str]") -> str | None:
 def inspect(model: "str | Checkpoint") -> "tuple[Checkpoint, Anatomy]":
     """What is in a model: its facts, and what they amount to. Raises as `read`."""
     from brim.anatomy import describe
+    from brim.checkpoint import layered
 
     checkpoint = layered(read(model) if isinstance(model, str) else model)
     return checkpoint, describe(checkpoint)
@@ -184,45 +184,51 @@ def _line_up(words: "Sequence[str]", reserve: float | None, environ: "Mapping[st
 
 def fit(
     model: "str | Checkpoint | None" = None,
-    workload: LlamaWorkload | None = None,
+    workload: "LlamaWorkload | None" = None,
     *,
     command: "Sequence[str] | None" = None,
     device: "Sequence[str]" = (),
     devices: "Sequence[Device] | None" = None,
     reserve: float | None = None,
-    version: int = NEWEST_BUILD,
+    version: int | None = None,
     environ: "Mapping[str, str] | None" = None,
-) -> Prediction:
+) -> "Prediction":
     """Price `model` under llama.cpp, or the command line of one of its programs, and judge it against the devices.
 
     `device` are the words of `--device`; `devices` are given as values; without either: what `probe` sees. Raises for a bad model file, `Usage` for words that cannot
     be read, `CannotTell` for a command that brim does not know.
     """
     from brim.asking import fit_command, fit_llama, fixed_by
+    from brim.engines.llama_cpp import NEWEST_BUILD
     from brim.engines.llama_cpp.defaults import resolve
+    from brim.facts.workload import LlamaWorkload
 
     said: tuple[str, ...] = ()
     if devices is None:
         devices, said = _line_up(device, reserve, environ)
     if command is not None:
         return fit_command(
-            command, os.environ if environ is None else environ, tuple(devices), read=read, version=version, model=model, caveats=said,
+            command, os.environ if environ is None else environ, tuple(devices), read=read, version=version or NEWEST_BUILD, model=model, caveats=said,
             learn=_learnt(devices, environ),
         )  # fmt: skip
     if model is None:
         raise Usage("fit: a MODEL is needed, or the engine's command behind --")
     asked = workload or LlamaWorkload()
     resolved, notes = resolve(asked)
+    from brim.checkpoint import converted
+
     checkpoint, told = converted(read(model) if isinstance(model, str) else model)
     said = (*said, *told)
     return fit_llama(
-        checkpoint, (resolved,), tuple(devices), read=read, version=version, fixed=fixed_by(asked), caveats=said, defaults=notes, unpriced=asked.unpriced,
+        checkpoint, (resolved,), tuple(devices), read=read, version=version or NEWEST_BUILD, fixed=fixed_by(asked), caveats=said, defaults=notes, unpriced=asked.unpriced,
         learn=_learnt(devices, environ),
     )  # fmt: skip
 
 
 def _learnt(devices: "Sequence[Device]", environ: "Mapping[str, str] | None") -> "Callable[[str], Callable[[Plan], Plan] | None]":
     """What this machine's own runs have taught about an architecture's plans, asked for when the architecture is known."""
+    from brim.learning import calibrator
+
     return lambda architecture: calibrator(devices, architecture, environ)
 
 
@@ -249,25 +255,36 @@ def ask_engine(answer: Prediction, *, environ: "Mapping[str, str] | None" = None
 def solve(
     model: "str | Checkpoint",
     wanted: "Sequence[str]",
-    workload: LlamaWorkload | None = None,
+    workload: "LlamaWorkload | None" = None,
     *,
     device: "Sequence[str]" = (),
     devices: "Sequence[Device] | None" = None,
     reserve: float | None = None,
-    version: int = NEWEST_BUILD,
+    version: int | None = None,
     environ: "Mapping[str, str] | None" = None,
 ) -> "Solution":
     """The largest workload that fits, for the knobs in `wanted` (ctx, slots, quant, layers, experts, split, kv-type) in order of preference. Raises as `fit`."""
     from brim.asking import parse_wanted, solve_llama
+    from brim.engines.llama_cpp import NEWEST_BUILD
+    from brim.facts.workload import LlamaWorkload
 
     said: tuple[str, ...] = ()
     names = parse_wanted(wanted)
     if devices is None:
         devices, said = _line_up(device, reserve, environ)
+    from brim.checkpoint import converted
+
     checkpoint, told = converted(read(model) if isinstance(model, str) else model)
     said = (*said, *told)
     return solve_llama(
-        checkpoint, workload or LlamaWorkload(), names, tuple(devices), read=read, version=version, caveats=said, learn=_learnt(devices, environ)
+        checkpoint,
+        workload or LlamaWorkload(),
+        names,
+        tuple(devices),
+        read=read,
+        version=version or NEWEST_BUILD,
+        caveats=said,
+        learn=_learnt(devices, environ),
     )
 
 
@@ -305,7 +322,7 @@ def fit_training(
     devices: "Sequence[Device] | Sequence[str] | None" = None,
     reserve: float | None = None,
     environ: "Mapping[str, str] | None" = None,
-) -> Prediction:
+) -> "Prediction":
     """Price one training step of `model` (a config.json or its folder) and judge it; several cards are its ranks. Torch is never imported."""
     from brim.training import fit_training as fit_one
 
@@ -354,7 +371,7 @@ def run(
     limits: "Limits",
     *,
     run_dir: str | None = None,
-    prediction: Prediction | None = None,
+    prediction: "Prediction | None" = None,
     force: bool = False,
     environ: "Mapping[str, str] | None" = None,
     clock: "Clock | None" = None,
@@ -369,6 +386,7 @@ def run(
     """
     from brim.facts.extras import Extras
     from brim.launch import run as launch
+    from brim.learning import remember
 
     folder, extras = run_dir or default_run_dir(), extras or Extras()
     if profile is not None:
@@ -378,6 +396,9 @@ def run(
             gates=(*extras.gates, *gates(profile, artifact, floor=limits.floor_bytes, max_temp=limits.max_temp_c)),
             artifact=ArtifactWatch(profile, artifact) if artifact and profile.quality else extras.artifact,
         )
+    if not extras.ledger:
+        own = (os.environ if environ is None else environ).get("BRIM_LEDGER")
+        extras = extras.replace(ledger=own or os.path.join(state_dir(), "promises.json"))
     eyes = probe or machine(environ=environ, clock=clock, wake=True)
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
     if prediction is not None:

@@ -13,6 +13,7 @@ from brim.actions.notify import Notifier, to_stderr
 from brim.actions.pause import Brake
 from brim.actions.power import PowerCap
 from brim.actions.signal import Signaller
+from brim.admission import Seat, needs, take_seat
 from brim.book import Book
 from brim.clock import SystemClock
 from brim.errors import CannotTell, KilledByOther, Refused, Stopped, Unreadable, Usage
@@ -24,6 +25,7 @@ from brim.probes.host import HostProbe
 from brim.probes.process import ProcessProbe
 from brim.probes.wakes import Wakes
 from brim.values import Missing, Record, plain
+from brim.visible import visible_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +108,28 @@ def run(
         if not answer.admitted and not force:
             book.close(Refused.exit_code, "gate", answer.reason, None)
             raise Refused(f"not started: {answer.reason}", hint="Mend what it names, or use --force to start anyway; the limits stay enforced.")
-    return _govern(book, limits, probe, extras)
+    seat = _take_seat(book, prediction, probe, extras, force=force)
+    shown = visible_environment(tuple(device for device in first.devices if device.id in limits.devices))
+    try:
+        return _govern(book, limits, probe, extras, seat, shown)
+    finally:
+        seat.leave()
+
+
+def _take_seat(book: Book, prediction: "Prediction | None", probe: "Probe", extras: Extras, *, force: bool) -> Seat:
+    """The memory that the plan needs, promised to this run; `Refused` where it is not there now and did not come back in time."""
+    seat = take_seat(
+        needs(prediction), path=extras.ledger, probe=probe, processes=ProcessProbe(), pid=os.getpid(), clock=book.clock, wait_ns=extras.wait_ns, force=force,
+        run_dir=book.run_dir, say=extras.say or (lambda _line: None),
+    )  # fmt: skip
+    answer = seat.admission
+    if answer.devices:
+        reasons = [f"{item.device}: {item.sentence}" for item in answer.devices]
+        book.journal.append("admission", {"admitted": answer.admitted, "reasons": reasons, "waited_ns": answer.waited_ns, "forced": force})
+    if not answer.admitted and not force:
+        book.close(Refused.exit_code, "gate", answer.sentence, None)
+        raise Refused(f"not started: {answer.sentence}", hint="Wait for it with --wait [TIME], free it, or start anyway with --force.")
+    return seat
 
 
 def _tells(device: Device, limits: "Limits") -> bool:
@@ -116,18 +139,19 @@ def _tells(device: Device, limits: "Limits") -> bool:
     return not isinstance(device.memory.free_bytes, Missing) or not isinstance(device.memory.available_bytes, Missing)
 
 
-def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras) -> RunResult:
+def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: Seat, shown: "Mapping[str, str]") -> RunResult:
     """Make what the run needs, start the job held, write down who it is, let it go, govern it, and put everything away again."""
     clock = book.clock
     page = _make_page(limits, extras, clock)
     environ = {key: value for key, value in book.environ.items() if not key.startswith(("BRIM_CONTROL", "BRIM_RUN", "BRIM_RESUME"))}
-    environ |= {"BRIM_RUN": book.run_dir} | ({"BRIM_CONTROL": page.path} if page else {})
+    environ |= {**shown, "BRIM_RUN": book.run_dir} | ({"BRIM_CONTROL": page.path} if page else {})
     if extras.resume_from:
         environ |= {"BRIM_RESUME_FROM": extras.resume_from, "BRIM_RESUME_STEP": str(extras.resume_step)}
     group = Group(f"brim-{os.getpid()}-{clock.now_ns() // 1000:x}")
     process = ProcessProbe(mark=f"BRIM_RUN={book.run_dir}")
     book.journal.append("launch", {"command": book.command})
     child = Child(book.command, process, env=environ, cwd=book.cwd, log_path=os.path.join(book.run_dir, "engine.log"))
+    seat.sit(child.identity)
     refused = group.add(child.pid)
     process.group_dir, process.procs_dir = group.memory_dir, group.kill_dir
     child.offer_to_the_kernel()

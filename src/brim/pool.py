@@ -120,7 +120,7 @@ def _memory(device: Device, host: Host, *, unified: bool) -> "tuple[Memory, str]
         return memory.replace(
             available_bytes=left, used_bytes=held
         ), f"the driver says that all is free while processes hold {format_bytes(held)}: their sum is used"
-    if isinstance(memory.available_bytes, Missing) and isinstance(memory.free_bytes, int):
+    if isinstance(memory.available_bytes, Missing):
         memory = memory.replace(available_bytes=memory.free_bytes)
     return memory, ""
 

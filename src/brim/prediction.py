@@ -58,7 +58,7 @@ def predict(
     `nearest` says what would fit instead, where an engine has more knobs than its context.
     """
     plan = price(None)
-    gate = judge(plan, devices)
+    gate = judge(plan, devices, waiting=True)
     most = checkpoint.metadata.get(f"{checkpoint.architecture}.context_length")
     max_ctx: int | None = None
     if not plan.missing and isinstance(most, int) and all(isinstance(device.budget.usable_bytes, int) for device in devices):

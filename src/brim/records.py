@@ -18,6 +18,7 @@ GENESIS = sha256(b"brim.journal/1").digest()
 KINDS: "dict[str, tuple[str, ...]]" = {
     "begin": ("schema", "brim", "command", "cwd", "limits"),
     "gate": ("verdict", "reasons"),
+    "admission": ("admitted", "reasons", "waited_ns"),
     "launch": ("command",),
     "launched": ("pid", "birth"),
     "sample": ("held_bytes", "free_bytes", "level"),

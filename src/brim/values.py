@@ -55,16 +55,16 @@ class Record(metaclass=_RecordType):
 
         def __init__(self, **given):
             """Fill every field once; `TypeError` names what is missing or unknown."""
-            defaults = self._defaults
-            for key in self._fields:
-                if key in given:
-                    _set(self, key, given.pop(key))
-                elif key in defaults:
-                    _set(self, key, defaults[key])
-                else:
-                    raise TypeError(f"{type(self).__name__} needs {key!r}")
-            if given:
-                raise TypeError(f"{type(self).__name__} has no field {sorted(given)[0]!r}")
+            fields = self._fields
+            if len(given) != len(fields):
+                given = {**self._defaults, **given}
+            if len(given) != len(fields):
+                _refuse(self, given)
+            try:
+                for key in fields:
+                    _set(self, key, given[key])
+            except KeyError:
+                _refuse(self, given)
 
     def __setattr__(self, key: str, _value: object) -> None:
         raise AttributeError(f"{type(self).__name__}.{key} is frozen; use replace()")
@@ -88,7 +88,20 @@ class Record(metaclass=_RecordType):
 
     def replace(self, **changes: "Any") -> "Self":
         """The same value with some fields changed; unknown names are a `TypeError`."""
-        return type(self)(**{**{key: getattr(self, key) for key in self._fields}, **changes})
+        made = object.__new__(type(self))
+        for key in self._fields:
+            _set(made, key, changes.pop(key) if key in changes else getattr(self, key))
+        if changes:
+            raise TypeError(f"{type(self).__name__} has no field {sorted(changes)[0]!r}")
+        return made
+
+
+def _refuse(made: Record, given: "dict[str, Any]") -> None:
+    """Say which field is wanting, or which is unknown."""
+    for key in made._fields:
+        if key not in given:
+            raise TypeError(f"{type(made).__name__} needs {key!r}")
+    raise TypeError(f"{type(made).__name__} has no field {sorted(set(given) - set(made._fields))[0]!r}")
 
 
 def _rebuild(cls: "type[Record]", fields: "dict[str, Any]") -> Record:

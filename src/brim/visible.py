@@ -22,12 +22,21 @@ def visible_devices(devices: "tuple[Device, ...]", listed: "str | None", order: 
         [device for device in cuda if device.mig != "slice"], order, asked=listed is not None and any(c.isdigit() for c in (listed or "")[:1])
     )
     shown = _default(ranked, cuda) if listed is None else _listed(listed, ranked, cuda, notes)
-    hidden = [device for device in cuda if device not in shown and not (device.mig == "enabled" and any(s.parent_uuid == device.uuid for s in shown))]
+    hidden = [
+        device
+        for device in cuda
+        if not any(device is one for one in shown) and not (device.mig == "enabled" and any(s.parent_uuid == device.uuid for s in shown))
+    ]
     if hidden:
         why = f"{VARIABLE}={listed}" if listed is not None else "CUDA shows one MIG slice, and no card that is split, unless they are named by UUID"
         names = ", ".join(f"{_label(device)}" for device in hidden)
         notes.append(f"hidden by {why}: {names}" if listed is not None else f"hidden: {names} ({why})")
-    return (*(device.replace(id=f"cuda:{number}", index=number) for number, device in enumerate(shown)), *others), tuple(notes)
+    return (*(_numbered(device, number) for number, device in enumerate(shown)), *others), tuple(notes)
+
+
+def _numbered(device: Device, number: int) -> Device:
+    """The device under its ordinal; most have it already."""
+    return device if device.index == number and device.id == f"cuda:{number}" else device.replace(id=f"cuda:{number}", index=number)
 
 
 def _label(device: Device) -> str:

@@ -137,3 +137,21 @@ def test_a_value_that_stands_still_under_load_is_stale(power, busy, stale) -> No
     device = watch.read(STALE_POLLS).devices[0]
     assert (device.state == "stale") is stale
     assert (getattr(device.temperature_c, "reason", "") == "failed") is stale
+
+
+def test_polling_does_not_hold_the_exit(tmp_path) -> None:
+    """A program that polled and is done ends at once, also with a call that hangs in the driver at that moment."""
+    import os
+    import pathlib
+    import subprocess
+
+    stub = Stub(tmp_path)
+    stub.write(card())
+    code = (
+        "import os\nfrom brim.clock import SystemClock\nfrom brim.machine import Machine\neyes = Machine(environ=os.environ, clock=SystemClock())\n"
+        "for at in range(3):\n    print(eyes.read(at).devices[0].temperature_c)\n"
+    )
+    source = str(pathlib.Path(__file__).parent.parent.parent / "src")
+    environ = {**os.environ, "PYTHONPATH": source, "LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.split() == ["61.0"] * 3

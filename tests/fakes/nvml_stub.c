@@ -1,6 +1,6 @@
 /* A stand-in for libnvidia-ml.so.1 that plays back a text file; built at test time, driven while a program runs.
  *
- * NVML_STUB names the file; it is looked at again at each call (stat) and parsed again when it changed (write a new one and rename it).
+ * NVML_STUB names the file; it is looked at again at each call (stat; with NVML_STUB_TTL_MS at most that often) and parsed again when it changed (rename a new one).
  * One `key value` a line. For the whole library: driver, nvml, cuda, count, delay.FN (ms), err.FN (NVML code), crash.FN (1 = abort).
  * For card N: N.name, N.uuid, N.pci, N.total, N.used, N.reserved, N.temp, N.mem_temp, N.slowdown, N.shutdown, N.gpu_max, N.power (mW), N.limit, N.enforced,
  * N.min, N.max, N.default, N.util, N.reasons, N.fan, N.sm_clock, N.mem_clock, N.ecc, N.remap_pending, N.remap_failed, N.mig, N.persistence, N.cc (86 = 8.6),
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef unsigned long long u64;
@@ -108,6 +109,18 @@ static void line(char *key, char *value) {
 
 static void reload(void) {
   const char *path = getenv("NVML_STUB");
+  static long ttl_ms = -1, looked_ms;
+  if (ttl_ms < 0) {
+    const char *text = getenv("NVML_STUB_TTL_MS");
+    ttl_ms = text ? atol(text) : 0;
+  }
+  if (ttl_ms) {
+    struct timespec clock;
+    clock_gettime(CLOCK_MONOTONIC, &clock);
+    long now_ms = clock.tv_sec * 1000 + clock.tv_nsec / 1000000;
+    if (looked_ms && now_ms - looked_ms < ttl_ms) return;
+    looked_ms = now_ms;
+  }
   struct stat now;
   if (!path || stat(path, &now)) return;
   if (now.st_ino == seen.st_ino && now.st_size == seen.st_size && now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec && now.st_mtim.tv_sec == seen.st_mtim.tv_sec) return;

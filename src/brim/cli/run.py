@@ -5,7 +5,7 @@ import sys
 
 from brim import api, card_report
 from brim.cli import limits as bounds
-from brim.cli import live
+from brim.cli import live, waiting
 from brim.cli.fit import add_workload, workload
 from brim.cli.words import Parser, emit, split_command, starts_training
 from brim.errors import BrimError, CannotTell, Usage
@@ -46,6 +46,7 @@ def watchers(parser: Parser) -> None:
     parser.add_argument("--notify-webhook", metavar="URL", help="POST every notice there as JSON")
     parser.add_argument("--run-dir", metavar="DIR", help="the run folder (default: a new one in the state folder)")
     parser.add_argument("--readings", metavar="FILE", help="a script of readings in place of the probes (a rehearsal; also BRIM_READINGS)")
+    waiting.add(parser)
     parser.add_argument("--force", action="store_true", help="start although the gate refuses; the limits stay enforced")
     parser.add_argument("--json", action="store_true", help="print brim.run/1 at the end")
 
@@ -93,6 +94,7 @@ def announce(asked: "Namespace") -> Extras:
         webhook=asked.notify_webhook or "",
         watch=line.show if line else None,
         say=line.say if line else live.plain,
+        wait_ns=getattr(asked, "wait", None),
     )
 
 

@@ -50,3 +50,5 @@ class Extras(Record):
     gates: "tuple[Callable[[Reading], Answer], ...]" = ()
     artifact: "Artifact | None" = None
     throughput: "tuple[tuple[str, ...], int]" = ((), 0)
+    ledger: str = ""
+    wait_ns: "int | None" = None

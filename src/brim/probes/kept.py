@@ -10,20 +10,6 @@ _NEVER = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _GONE = frozenset({errno.ENODEV, errno.ENXIO})
 
 
-def _high(fd: int) -> int:
-    """The same file above the low numbers, which shells of jobs may need (dash can only redirect those of one digit)."""
-    try:
-        from fcntl import F_DUPFD_CLOEXEC, fcntl
-    except ImportError:
-        return fd
-    try:
-        return fcntl(fd, F_DUPFD_CLOEXEC, 64)
-    except OSError:
-        return os.dup(fd)
-    finally:
-        os.close(fd)
-
-
 class Kept:
     """One file under `root`. A file that is not there is looked for again at each `AGAIN`th read (swap files, hot-plugged sensors)."""
 
@@ -45,7 +31,7 @@ class Kept:
             self._refused = None
         try:
             if self._fd < 0:
-                self._fd = _high(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             return os.pread(self._fd, self._size, 0)
         except OSError as fault:
             return self._refuse(fault)

@@ -51,7 +51,10 @@ class Watch:
         """The rows now, or the known rows without readings and the reason."""
         begun = self._clock.now_ns()
         if not self._started:
-            _thread.start_new_thread(self._work, ())
+            # Imported here, by the caller's thread: a vendor binding that imports it first, in the worker, would make the worker Python's main thread, and the exit would wait for it.
+            from threading import Thread
+
+            Thread(target=self._work, name=f"brim-{self._source}", daemon=True).start()
             self._started = True
         if self._busy_since:
             if not self._done.acquire(blocking=False):

@@ -1,0 +1,166 @@
+"""brim probe, brim devices and brim doctor as a user types them, on this machine, on a stubbed one, and on a scripted one; brim run that waits for memory."""
+
+import json
+import os
+
+import jsonschema
+import pytest
+
+from tests.fakes import GIB, Stub, card
+
+SCRIPT = {
+    "t": 0,
+    "devices": [
+        {
+            "id": "cuda:0", "name": "NVIDIA GeForce RTX 3090", "memory": {"total_bytes": 24 * GIB, "free_bytes": 9 * GIB, "used_bytes": 15 * GIB}, "temperature_c": 71, "power_draw_w": 300,
+            "power_limit_w": 350, "slowdown_temperature_c": 95, "fan_percent": {"missing": "failed", "detail": "Unknown Error"},
+            "processes": [{"pid": 4242, "used_bytes": 15 * GIB, "name": "python"}],
+        }
+    ],
+    "host": {"total_bytes": 64 * GIB, "available_bytes": 60 * GIB},
+}  # fmt: skip
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A file of readings, each later than the last."""
+
+    def write(*steps: dict) -> str:
+        path = tmp_path / "readings.jsonl"
+        path.write_text("# a rehearsal\n" + "\n".join(json.dumps(step) for step in steps) + "\n")
+        return str(path)
+
+    return write
+
+
+def schema(brim, name: str) -> dict:
+    return json.loads(brim("schema", name).stdout)
+
+
+def test_a_stubbed_card_beside_the_host(brim, tmp_path) -> None:
+    """The table shows both rows, each with budget, now, temperature against its limit, power, state and source; the JSON is valid."""
+    stub = Stub(tmp_path)
+    stub.write(card(), lines=(f"0.proc {os.getpid()} 1073741824",))
+    environ = {"LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}
+    text = brim("probe", env=environ).stdout
+    row = next(line for line in text.splitlines() if line.startswith("cuda:0 "))
+    assert "61/93 °C" in row
+    assert "210/350 W" in row
+    assert row.rstrip().endswith("nvml")
+    assert "cuda:0: cuda budget: 20.44 GiB usable of 22.71 GiB total (10% held back) via NVML free memory on NVIDIA GeForce RTX 3090 (24.00 GiB total)" in text
+    document = json.loads(brim("probe", "--json", env=environ).stdout)
+    jsonschema.validate(document, schema(brim, "probe"))
+    assert [device["id"] for device in document["devices"]] == ["cuda:0", "cpu"]
+    assert "memory_temperature_c" in brim("probe", "--explain", env=environ).stdout
+
+
+def test_one_device_that_is_named(brim, script) -> None:
+    """By id, backend or UUID; exit 6 for one that is not here or gives nothing, with the reason; the error is a document under --json."""
+    path = script(
+        {**SCRIPT, "devices": [*SCRIPT["devices"], {"id": "cuda:1", "state": "lost", "memory": {"total_bytes": {"missing": "gone", "detail": "GPU is lost"}}}]}
+    )
+    for word in ("cuda:0", "CUDA", "cpu", "host"):
+        answer = brim("probe", "--json", "--readings", path, "--device", word)
+        assert answer.returncode == 0, answer.stderr
+    assert len(json.loads(brim("probe", "--json", "--readings", path, "--device", "cuda:0").stdout)["devices"]) == 1
+    for word, part in (("cuda:7", "not here"), ("rocm", "not here"), ("cuda:1", "GPU is lost")):
+        answer = brim("probe", "--readings", path, "--device", word)
+        assert (answer.returncode, part in answer.stderr) == (6, True), answer.stderr
+    document = json.loads(brim("probe", "--json", "--readings", path, "--device", "cuda:7").stdout)
+    jsonschema.validate(document, schema(brim, "error"))
+    assert document["reason"] == "no_such_device"
+
+
+def test_scripted_readings_keep_their_reasons(brim, script) -> None:
+    """What a script gives is shown and given on, what it does not give is missing; BRIM_READINGS names the script too."""
+    path = script(SCRIPT)
+    document = json.loads(brim("probe", "--json", env={"BRIM_READINGS": path}).stdout)
+    jsonschema.validate(document, schema(brim, "probe"))
+    device = document["devices"][0]
+    assert device["fan_percent"] == {"missing": "failed", "detail": "Unknown Error"}
+    assert device["clock_sm_mhz"]["missing"] == "not_supported"
+    assert device["budget"]["total_bytes"] == 9 * GIB
+    assert document["devices"][1]["budget"]["total_bytes"] == 64 * GIB
+
+
+BROKEN = [
+    "",
+    "not json\n",
+    "[]\n",
+    '{"t": -1}\n',
+    '{"t": "x"}\n',
+    '{"t": 0, "devices": {}}\n',
+    '{"t": 0, "devices": [{"name": "x"}]}\n',
+    '{"t": 0, "host": 5}\n',
+    '{"t": 5}\n{"t": 1}\n',
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_script_is_a_usage_error(brim, tmp_path, text) -> None:
+    """One sentence that names the file and the line, exit 2."""
+    (tmp_path / "bad.jsonl").write_text(text)
+    answer = brim("probe", "--readings", "bad.jsonl")
+    assert (answer.returncode, "bad.jsonl" in answer.stderr, "Traceback" in answer.stderr) == (2, True, False)
+    assert brim("probe", "--readings", "none.jsonl").returncode == 2
+
+
+@pytest.mark.parametrize("switch", ["delay.nvmlInitWithFlags 30000", "crash.nvmlInitWithFlags 1"])
+def test_a_bad_driver_costs_two_seconds_at_most(brim, tmp_path, switch) -> None:
+    """The whole command, start to end, with a library that hangs for 30 s or crashes."""
+    import time
+
+    stub = Stub(tmp_path)
+    stub.write(card(), lines=(switch,))
+    begun = time.monotonic()
+    answer = brim("probe", "--json", env={"LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]})
+    assert time.monotonic() - begun < 2.5  # two seconds and a loaded machine's start of Python
+    assert answer.returncode == 0
+    nvml = next(asked for asked in json.loads(answer.stdout)["asked"] if asked["source"] == "nvml")
+    assert nvml["detail"].startswith("telemetry unavailable")
+
+
+def test_doctor_on_any_machine(brim) -> None:
+    """Exit 0, every source with its answer, and the document is valid."""
+    text = brim("doctor")
+    assert text.returncode == 0
+    for word in ("nvml", "metal", "host", "python"):
+        assert word in text.stdout
+    document = json.loads(brim("doctor", "--json").stdout)
+    jsonschema.validate(document, schema(brim, "doctor"))
+    assert {asked["source"] for asked in document["asked"]} >= {"nvml", "nvidia-smi", "host", "metal"}
+
+
+def test_doctor_says_what_to_install(brim, tmp_path) -> None:
+    """A library that is here and a binding that fails to load it: the command that repairs it is printed."""
+    stub = Stub(tmp_path)
+    stub.write(card(), lines=("err.nvmlInitWithFlags 12",))
+    text = brim("doctor", env={"LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}).stdout
+    assert "to install:" in text
+    assert "nvml: install NVIDIA's driver" in text
+
+
+def test_devices_are_searched(brim) -> None:
+    """The one that is meant, all without a query, suggestions and exit 6 for none; the document is valid."""
+    assert brim("devices", "rtx", "3090").stdout.count("NVIDIA GeForce RTX 3090") == 1
+    assert len(brim("devices").stdout.splitlines()) > 200
+    nothing = brim("devices", "rtx 3091")
+    assert (nothing.returncode, "3090" in nothing.stderr) == (6, True)
+    document = json.loads(brim("devices", "h100", "--json").stdout)
+    jsonschema.validate(document, schema(brim, "devices"))
+    assert len(document["devices"]) >= 5
+
+
+def test_watch_looks_again(brim, script) -> None:
+    """With --json one document a line, each with the reading that holds then."""
+    import subprocess
+    import sys
+
+    path = script(SCRIPT, {**SCRIPT, "t": 0.2, "devices": [{"id": "cuda:0", "temperature_c": 90}]})
+    environ = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..", "..", "src")}
+    command = [sys.executable, "-m", "brim", "probe", "--watch", "--json", "--every", "100ms", "--readings", path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as child:
+        seen = [json.loads(child.stdout.readline())["devices"][0]["temperature_c"] for _ in range(5)]
+        child.send_signal(2)
+        child.communicate(timeout=10)
+    assert (seen[0], seen[-1], child.returncode) == (71, 90, 0)
