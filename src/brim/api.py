@@ -232,10 +232,12 @@ def _learnt(devices: "Sequence[Device]", environ: "Mapping[str, str] | None") ->
     return lambda architecture: calibrator(devices, architecture, environ)
 
 
-def ask_engine(answer: Prediction, *, environ: "Mapping[str, str] | None" = None) -> "SecondOpinion":
+def ask_engine(answer: "Prediction", *, environ: "Mapping[str, str] | None" = None) -> "SecondOpinion":
     """llama-fit-params' own numbers for the same workload on this machine, beside brim's; what keeps it from being asked is said, never raised."""
     from brim import second_opinion
     from brim.asking import as_the_engine_would
+    from brim.engines.llama_cpp import NEWEST_BUILD
+    from brim.facts.workload import LlamaWorkload
     from brim.probes import engine
 
     environ = os.environ if environ is None else environ

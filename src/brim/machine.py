@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from brim.probes.watch import Watch
     from brim.seams import Clock
 
-LOOK_NS = 1_800_000_000  # the whole look: `brim probe` answers within two seconds
+LOOK_NS = 1_600_000_000  # the whole look: `brim probe` answers within two seconds
 POLL_NS = 1_000_000_000
 SLOW_NS = 5_000_000_000
 INSTALL = {

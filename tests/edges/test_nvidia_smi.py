@@ -54,7 +54,7 @@ def script(cells: dict[str, str]) -> str:
     return f"echo '{', '.join(cells.values())}'\n"
 
 
-def ask(environment, seconds: float = 1.5):
+def ask(environment, seconds: float = 30):
     return look(environment=environment, deadline_ns=round(seconds * 1e9), clock=SystemClock())
 
 
@@ -121,7 +121,7 @@ def test_a_hang_and_garbage(tmp_path) -> None:
     clock = SystemClock()
     begun = clock.now_ns()
     assert "did not answer within 0.3 s" in ask(smi(tmp_path, "exec sleep 30\n"), 0.3).detail
-    assert clock.now_ns() - begun < 1_000_000_000
+    assert clock.now_ns() - begun < 2_000_000_000
     answer = ask(smi(tmp_path, "echo 'No devices were found'\n"))
     assert (answer.outcome, answer.devices) == ("failed", ())
     assert ask({"PATH": str(tmp_path / "none")}).outcome == "absent"

@@ -148,7 +148,7 @@ def test_polling_does_not_hold_the_exit(tmp_path) -> None:
     stub = Stub(tmp_path)
     stub.write(card())
     code = (
-        "import os\nfrom brim.clock import SystemClock\nfrom brim.machine import Machine\neyes = Machine(environ=os.environ, clock=SystemClock())\n"
+        "import os\nfrom brim.clock import SystemClock\nfrom brim.machine import Machine\neyes = Machine(environ=os.environ, clock=SystemClock(), deadline_ns=30 * 10**9)\n"
         "for at in range(3):\n    print(eyes.read(at).devices[0].temperature_c)\n"
     )
     source = str(pathlib.Path(__file__).parent.parent.parent / "src")

@@ -11,7 +11,7 @@ def main(argv: list[str]) -> int:
     """Exit 0 also on a bare machine."""
     parser = Parser("doctor", "What brim sees here, what answered in how many ms, what is missing, and the command that installs it.")
     parser.add_argument("--json", action="store_true", help="print brim.doctor/1")
-    parser.add_argument("--deadline", type=time, metavar="TIME", help="how long drivers may take to answer (default 1.8s)")
+    parser.add_argument("--deadline", type=time, metavar="TIME", help="how long drivers may take to answer (default 1.6s)")
     asked = parser.parse_args(argv)
     seen = api.probe(deadline_ns=asked.deadline)
     facts = (

@@ -26,7 +26,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--reserve", type=fraction, metavar="FRACTION", help="hold back this share of each device (0…1; default 0.2 for the host, 0.1 for others)"
     )
-    parser.add_argument("--deadline", type=time, metavar="TIME", help="how long drivers may take to answer (default 1.8s)")
+    parser.add_argument("--deadline", type=time, metavar="TIME", help="how long drivers may take to answer (default 1.6s)")
     parser.add_argument("--readings", metavar="FILE", help="play a script of readings instead of looking at this machine")
     return parser
 
