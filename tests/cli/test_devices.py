@@ -164,3 +164,41 @@ def test_watch_looks_again(brim, script) -> None:
         child.send_signal(2)
         child.communicate(timeout=10)
     assert (seen[0], seen[-1], child.returncode) == (71, 90, 0)
+
+
+HELD = {"id": "cuda:0", "uuid": "GPU-77", "name": "NVIDIA GeForce RTX 3090", "temperature_c": 60}
+FULL = {**HELD, "memory": {"total_bytes": 24 * GIB, "free_bytes": 100 << 20}, "processes": [{"pid": 4242, "used_bytes": 23 * GIB, "name": "python"}]}
+FREE = {**HELD, "memory": {"total_bytes": 24 * GIB, "free_bytes": 23 * GIB}, "processes": []}
+ROOMY = {"total_bytes": 64 * GIB, "available_bytes": 60 * GIB}
+
+
+def test_a_run_that_fits_but_not_now(brim, script, smollm2, tmp_path) -> None:
+    """Refused with the holder's name, exit 3; with --wait it starts when the memory is back, on the card that was named, by its UUID; --force starts at once."""
+    path = script({"t": 0, "devices": [FULL], "host": ROOMY}, {"t": 2, "devices": [FREE], "host": ROOMY})
+    words = ("run", "--readings", path, "--model", smollm2, "--device", "cuda:0", "--floor", "1MiB")
+    refused = brim(*words, "--run-dir", "refused", "--", "true")
+    assert refused.returncode == 3
+    assert "fits, but not now: 23.00 GiB of it is held by PID 4242 (python)" in refused.stderr
+    assert "--wait" in refused.stderr
+    waited = brim(*words, "--run-dir", "waited", "--wait", "60s", "--", "sh", "-c", "echo shown=$CUDA_VISIBLE_DEVICES")
+    assert (waited.returncode, waited.stdout.strip()) == (0, "shown=GPU-77"), waited.stderr
+    assert "waiting: cuda:0: fits, but not now" in waited.stderr
+    assert brim(*words, "--run-dir", "forced", "--force", "--", "true").returncode == 0
+    assert json.loads((tmp_path / "state" / "brim" / "promises.json").read_text()) == []
+
+
+def test_fit_says_that_it_is_not_now(brim, script, smollm2) -> None:
+    """`brim fit --device cuda:0` tells what the card could ever give from what it has now."""
+    path = script({"t": 0, "devices": [FULL], "host": ROOMY})
+    document = json.loads(brim("fit", smollm2, "--device", "cuda:0", "--json", env={"BRIM_READINGS": path}).stdout)
+    assert (document["verdict"], document["devices"][0]["fits_now"]) == ("fits", False)
+    assert "fits, but not now: 23.00 GiB of it is held by PID 4242 (python)" in document["reasons"][0]
+
+
+def test_fit_on_a_device_of_the_catalogue(brim, smollm2) -> None:
+    """By a loose name it is hypothetical, all of it free; an ambiguous one lists its candidates, exit 2."""
+    document = json.loads(brim("fit", smollm2, "--device", "rtx 3090", "--json").stdout)
+    assert document["devices"][0]["budget"]["hypothetical"]
+    assert 23.5 < document["devices"][0]["budget"]["total_bytes"] / GIB < 23.6
+    answer = brim("fit", smollm2, "--device", "4060 ti")
+    assert (answer.returncode, "may be any of" in answer.stderr) == (2, True)

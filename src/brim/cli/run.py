@@ -106,10 +106,12 @@ def predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Predic
     budget = limits.budget("") or limits.budget("cpu")
     if budget is not None:
         environ["BRIM_DEVICE_BUDGET_BYTES"] = str(budget)
+    if getattr(asked, "readings", None):
+        environ["BRIM_READINGS"] = asked.readings
     if asked.model is not None:
-        return api.fit(asked.model, workload(asked), environ=environ)
+        return api.fit(asked.model, workload(asked), device=limits.devices, environ=environ)
     try:
-        return api.fit(command=command, environ=environ)
+        return api.fit(command=command, device=limits.devices, environ=environ)
     except (CannotTell, Usage) as fault:
         print(f"brim: not priced: {fault}", file=sys.stderr)
         return None
