@@ -58,6 +58,7 @@ class Machine:
         self._slow_at = 0
         self._fixed: dict[str, object] = {}
         self._asked: tuple[Asked, ...] = ()
+        self._settled_rows: dict[str, tuple[Device | None, Device]] = {}
         self._first: tuple[Device, ...] = ()  # the rows of the last look, numbered as their libraries number them
 
     def look(self, now_ns: "int | None" = None) -> Reading:
@@ -153,9 +154,16 @@ class Machine:
             from brim.visible import ORDER, VARIABLE, visible_devices
 
             rows, notes = visible_devices(rows, self._environ.get(VARIABLE), self._environ.get(ORDER, ""))
-        reading = pool.settle(Reading(at_ns=now_ns, devices=rows, host=host, asked=self._asked, notes=notes), reserve=self._reserve, override=self._override)
         own = host_device(host, reserve=self._reserve, override=self._override)
-        return Reading(at_ns=now_ns, devices=(*reading.devices, own), host=host, asked=self._asked, notes=notes)
+        return Reading(at_ns=now_ns, devices=(*(self._settle(row, host) for row in rows), own), host=host, asked=self._asked, notes=notes)
+
+    def _settle(self, row: Device, host: Host) -> Device:
+        """One row settled; a row that is the very same as at the last look, and draws on no shared pool, is settled as it was."""
+        before, after = self._settled_rows.get(row.id, (None, row))
+        if before is not row or after.unified:
+            after = pool.settle_device(row, host, reserve=self._reserve, override=self._override)
+            self._settled_rows[row.id] = (row, after)
+        return after
 
     def _scripted(self, now_ns: int) -> Reading:
         assert self._script is not None

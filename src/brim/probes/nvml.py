@@ -26,7 +26,7 @@ PID_MAX = 1 << 22  # Linux: the largest pid_max (include/linux/threads.h, PID_MA
 class _Card:
     """One handle: what never changes, what was refused for good, and what is still asked."""
 
-    __slots__ = ("fast", "handle", "lost", "mig_of", "settled", "slow", "slow_values", "static", "xids")
+    __slots__ = ("cells", "device", "fast", "handle", "lost", "mig_of", "settled", "slow", "slow_values", "static", "xids")
 
     def __init__(self, handle: object, static: "dict[str, Any]", mig_of: "_Card | None" = None) -> None:
         self.handle, self.static, self.mig_of = handle, static, mig_of
@@ -36,6 +36,8 @@ class _Card:
         self.slow_values: dict[str, Any] = {}
         self.lost = ""
         self.xids: list[int] = []
+        self.cells: dict[str, Any] = {}
+        self.device: Device | None = None
 
 
 class Nvml:
@@ -249,7 +251,10 @@ class Nvml:
         if card.xids:
             values["faults"] = tuple(f"xid {number}" for number in card.xids)
         values["sources"] = ("nvml",)
-        return Device(**finished(values))
+        cells = finished(values)
+        if cells != card.cells or card.device is None:  # what has not changed is the same reading: no new value is made for it
+            card.cells, card.device = cells, Device(**cells)
+        return card.device
 
     def _ask(self, card: _Card, plan: "list[tuple[str, tuple[Callable[..., Any], ...]]]") -> "dict[str, Any]":
         """The values of one plan. An alternative that the driver does not know is dropped for good; a field with none left is settled."""
