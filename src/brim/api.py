@@ -177,7 +177,7 @@ def _line_up(words: "Sequence[str]", reserve: float | None, environ: "Mapping[st
     """The devices that the words of `--device` name, with the warnings of the look at this machine where one was needed."""
     if words:
         return devices(words, reserve=reserve, environ=environ)
-    seen = probe(reserve=reserve, environ=environ)
+    seen = probe(reserve=reserve, environ=environ, wake=True)
     found, caveats = devices((), seen, reserve=reserve, environ=environ)
     return found, (*seen.warnings, *caveats)
 
@@ -297,7 +297,7 @@ def _for_training(
     given = tuple(item for item in wanted or () if isinstance(item, Device))
     if given:
         return given, ()
-    seen = probe(reserve=reserve, environ=environ) if not wanted else None
+    seen = probe(reserve=reserve, environ=environ, wake=True) if not wanted else None
     found, caveats = devices(tuple(str(word) for word in wanted or ()), seen, reserve=reserve, environ=environ)
     return found, (*(seen.warnings if seen is not None else ()), *caveats)
 
@@ -401,7 +401,8 @@ def run(
     if not extras.ledger:
         own = (os.environ if environ is None else environ).get("BRIM_LEDGER")
         extras = extras.replace(ledger=own or os.path.join(state_dir(), "promises.json"))
-    eyes = probe or machine(environ=environ, clock=clock, wake=True)
+    awake = any(name != "cpu" for name in limits.devices) or (prediction is not None and any(item.device.backend != "cpu" for item in prediction.gate.devices))
+    eyes = probe or machine(environ=environ, clock=clock, wake=awake)  # a laptop's card that the job does not use sleeps on
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
     if prediction is not None:
         remember(prediction, result.report)

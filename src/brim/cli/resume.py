@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
         run_dir=asked.run_dir,
         force=asked.force,
         extras=announce(asked),
-        probe=api.machine(readings=asked.readings, wake=True),
+        probe=(api.machine(readings=asked.readings) if asked.readings else None),
     )
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     if asked.dry_run:
         print("\n".join(text.ladder(limits)), file=sys.stderr)
         return 0
-    eyes = api.machine(readings=asked.readings, wake=True)
+    eyes = api.machine(readings=asked.readings) if asked.readings else None
     result = api.run(
         command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, probe=eyes, extras=announce(asked), profile=profile,
         artifact=artifact_of(asked, profile, prediction),

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         watch=_Progress(limits.run_ns, more.watch), throughput=(tuple(shlex.split(asked.throughput_command or "")), asked.throughput_every)
     )  # fmt: skip
     result = api.run(
-        command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=more, probe=api.machine(readings=asked.readings, wake=True), profile=profile,
+        command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=more, probe=(api.machine(readings=asked.readings) if asked.readings else None), profile=profile,
         artifact=artifact_of(asked, profile, prediction),
     )  # fmt: skip
     print(text.ended(dict(result.report)), file=sys.stderr)
