@@ -33,7 +33,7 @@ def read_model(model: str) -> "tuple[Checkpoint, Census]":
         shape, rows = read(config, checkpoint.source)
     if isinstance(shape, Missing):
         raise CannotTell(f"{checkpoint.source}: {shape.detail}", hint="Give a model whose architecture brim knows, or --params N to the preflight.")
-    return checkpoint, survey(shape, rows)
+    return checkpoint, survey(shape, rows, config)
 
 
 def read_configs(paths: "Sequence[str]", base: TrainWorkload) -> "tuple[TrainWorkload, str]":

@@ -53,7 +53,7 @@ def workload_of(row):
 def errors(row, configs):
     """What is compared → error as a share."""
     config = {**configs[row["family"]], "n_layer" if row["family"] in ("gpt2", "bloom") else "num_hidden_layers": row["layers"]}
-    plan = price(survey(*read(config)), workload_of(row), "cpu")
+    plan = price(survey(*read(config), config), workload_of(row), "cpu")
     parts = {part.name: part.bytes.likely for part in plan.parts}
     moments = plan.workload["moments_bytes"]
     said = {

@@ -70,7 +70,7 @@ def config_of(family, layers=L):
     raw["n_layers" if family == "mpt" else "n_layer" if family in ("gpt2", "bloom", "gptj", "gpt_bigcode") else "num_hidden_layers"] = layers
     for key in (
         ("resid_pdrop", "embd_pdrop", "attn_pdrop")
-        if family in ("gpt2", "phi")
+        if family in ("gpt2", "phi", "gptj", "gpt_bigcode")
         else ("hidden_dropout", "attention_dropout")
         if family in ("bloom", "gpt_neox")
         else ("dropout",)
@@ -278,6 +278,9 @@ def cases():
         for checkpointing in ("none", "full"):
             yield case_of(family, checkpointing=checkpointing, mask="none")
     for checkpointing in ("none", "full"):
+        dropping = case_of("gpt2", checkpointing=checkpointing, precision="fp32")
+        dropping["config"] |= {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
+        yield {**dropping, "model_dropout": True}
         yield case_of("llama", checkpointing=checkpointing, method="lora", rank=16, dropout=0.1)
         yield case_of("llama", checkpointing=checkpointing, method="dora", rank=16)
         yield case_of("llama", checkpointing=checkpointing, method="freeze", trainable_layers=1)
@@ -301,7 +304,7 @@ def main():
     hooks_on_frozen()
     done = 0
     for case in cases():
-        if arguments.more and case["family"] not in MORE and not {"dropout", "accumulation", "trainable_layers"} & set(case) and case["method"] != "dora":
+        if arguments.more and case["family"] not in MORE and not {"dropout", "accumulation", "trainable_layers", "model_dropout"} & set(case) and case["method"] != "dora":
             continue
         if (arguments.family and case["family"] not in arguments.family) or (arguments.method and case["method"] != arguments.method):
             continue

@@ -42,8 +42,7 @@ def workload_of(row):
 
 
 def predicted(row):
-    shape, weights = read(config_of(row))
-    plan = price(survey(shape, weights), workload_of(row), "cpu")
+    plan = price(survey(*read(config_of(row)), config_of(row)), workload_of(row), "cpu")
     parts = {part.name: part.bytes.likely for part in plan.parts}
     moments = plan.workload["moments_bytes"]
     return plan, parts, moments

@@ -108,21 +108,25 @@ class Writer:
         s = self.s
         x = self.cast(x, s.adapter)
         if s.dropout:
-            # the fused CUDA kernel keeps one byte of mask an element, the CPU's noise is as wide as its input (aten Dropout.cpp)
-            x = self.like(x, None, fresh=self.elements[x] * (1 if s.cuda else self.width[x]))
+            x = self.dropout(x)
         width = s.compute if s.autocast else s.adapter
         x = self.cast(x, width)
         casted = s.autocast and s.adapter == 4
         down, up = layer.inputs * layer.rank, layer.rank * layer.outputs
         a = self.op(tokens * layer.rank, width, [x], [x], **self._adapter_weight(down, casted=casted))
         b = self.op(tokens * layer.outputs, width, [a], [a], **self._adapter_weight(up, casted=casted))
+        if s.dora:
+            return self._magnitude(out, b, layer)
         scaled = self.like(b)
-        if s.dora:  # the magnitude multiplies both paths, and both are kept (peft/tuners/lora/dora.py)
-            held = layer.inputs * layer.outputs
-            scaled = self.like(
-                b, [scaled, out], [scaled, out], temp=2 * held * s.adapter, fresh=tokens * layer.outputs * width, weight_grad=layer.outputs * s.adapter
-            )
         return self.add(out, scaled)
+
+    def _magnitude(self, out: int, b: int, layer: "Linear") -> int:
+        """DoRA's two scaled paths (peft `tuners/lora/dora.py` 0.21): base and adapter results are kept; the identity that it sends through the adapter is not."""
+        width, held = self.s.adapter, layer.inputs * layer.outputs
+        made = (layer.inputs * layer.inputs + layer.inputs * layer.rank) * width
+        base = self.like(out, None, [out], temp=2 * held * width + made, weight_grad=layer.outputs * width)
+        scaled = self.like(self.like(b, None, [b]))
+        return self.add(out, self.add(base, scaled))
 
     def _adapter_weight(self, elements: int, *, casted: bool) -> "dict[str, int]":
         s = self.s
@@ -168,8 +172,9 @@ class Writer:
             k = self.op(tokens * a.heads * a.key_dim, self.width[k], [k])
             v = self.op(tokens * a.heads * a.value_dim, self.width[v], [v])
         outs = tokens * a.heads * a.value_dim
-        if not s.eager and self.style.math_single_head and a.kv_heads == 1 < a.heads:
-            return self._plain_kernel(q, k, v, outs, batch * a.heads * seq * seq, c)
+        single = self.style.math_single_head and a.kv_heads == 1 < a.heads
+        if not s.eager and (single or (not s.cuda and (a.key_dim != a.value_dim or s.attention_dropout))):
+            return self._plain_kernel(q, k, v, a, batch, seq, c)
         if not s.eager:
             q, k, v = self.cast(q, c), self.cast(k, c), self.cast(v, c)
             out = self.op(outs, c, [q, k, v], [q, k, v], keep_out=True, fresh=4 * tokens * a.heads + (batch * seq * seq * c if wide else 0))
@@ -184,14 +189,27 @@ class Writer:
             scores = self.like(scores, None, alias=True)
         soft = self.op(n, 4 if self.style.scores == "fp32" or s.autocast else c, [scores], keep_out=True)
         soft = self.cast(soft, c)
+        if s.attention_dropout:
+            soft = self.dropout(soft)
         return self.like(self.op(outs, c, [soft, v], [soft, v]))
 
-    def _plain_kernel(self, q: int, k: int, v: int, outs: int, scores: int, width: int) -> int:
-        """SDPA's plain kernel (aten `_scaled_dot_product_attention_math`): fp32 copies with every head, and the probabilities, are kept."""
-        wide = [self.op(outs, 4, [x]) for x in (q, k, v)]
-        made = self.op(scores, 4, wide[:2], wide[:2])
-        soft = self.op(scores, 4, [made], keep_out=True)
-        return self.cast(self.op(outs, 4, [soft, wide[2]], [soft, wide[2]]), width)
+    def _plain_kernel(self, q: int, k: int, v: int, a: "Attention", batch: int, seq: int, width: int) -> int:
+        """SDPA's plain kernel (aten `_scaled_dot_product_attention_math`): fp32 copies with every head, and the probabilities, are kept.
+
+        The CPU takes it where values are narrower than keys or attention has dropout; a single key head that is not expanded takes it everywhere.
+        """
+        tokens, scores = batch * seq, batch * a.heads * seq * seq
+        queries, outs = tokens * a.heads * a.key_dim, tokens * a.heads * a.value_dim
+        wide_q, wide_k, wide_v = self.op(queries, 4, [q]), self.op(queries, 4, [k]), self.op(outs, 4, [v])
+        soft = self.op(scores, 4, [self.op(scores, 4, [wide_q, wide_k], [wide_q, wide_k])], keep_out=True)
+        if self.s.attention_dropout:
+            soft = self.dropout(soft)
+        out = self.cast(self.op(outs, 4, [soft, wide_v], [soft, wide_v]), width)
+        return self.like(out)
+
+    def dropout(self, x: int) -> int:
+        """Dropout: the fused CUDA kernel keeps one byte of mask an element, the CPU's noise is as wide as its input (aten Dropout.cpp)."""
+        return self.like(x, None, fresh=self.elements[x] * (1 if self.s.cuda else self.width[x]))
 
     def gated(self, x: int, gate: "Linear | None", up: "Linear", down: "Linear") -> int:
         """down(act(gate(x)) · up(x)); without a gate down(act(up(x))). One matrix for both where `gate` is `up`."""

@@ -6,6 +6,8 @@ from brim.errors import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from brim.facts.model import Layer, Shape, Weight
     from brim.facts.training import TrainWorkload
 
@@ -26,9 +28,10 @@ class Kind:
 class Census:
     """The rows of a model by place: `kinds` of text blocks in the order of their first layer, `order` (kind of each layer), and the rest."""
 
-    __slots__ = ("elements", "groups", "head", "kinds", "order", "rest", "rows", "shape", "style", "table", "tied")
+    __slots__ = ("dropouts", "elements", "groups", "head", "kinds", "order", "rest", "rows", "shape", "style", "table", "tied")
 
-    def __init__(self, shape: "Shape", rows: "tuple[Weight, ...]") -> None:
+    def __init__(self, shape: "Shape", rows: "tuple[Weight, ...]", config: "Mapping[str, object] | None" = None) -> None:
+        self.dropouts = dropouts(shape.architecture, config or {})
         self.shape, self.style = shape, style_of(shape.architecture)
         self.rows = tuple(row for row in rows if row.op != "buffer" and row.tower != "draft")
         self.elements = sum(row.elements for row in self.rows)
@@ -58,6 +61,22 @@ class Census:
                 self.kinds.append(Kind(layer, own))
             self.kinds[place].indices.append(layer.index)
             self.order.append(place)
+
+
+# Keys of a config for dropout on embeddings, on what a block adds to the stream, and on attention; and where transformers' default for them is not zero.
+_DROPOUTS = (("embd_pdrop", "embed_dropout"), ("resid_pdrop", "hidden_dropout", "dropout", "hidden_dropout_prob"), ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"))
+_DROPPING = {"gpt2": (True, True, True), "gpt_bigcode": (True, True, True), "opt": (False, True, False)}
+
+
+def dropouts(architecture: str, config: "Mapping[str, object]") -> "tuple[bool, bool, bool]":
+    """Whether dropout stands on embeddings, on the stream and on attention, as the config (or its architecture's default) says."""
+    found = list(_DROPPING.get(architecture, (False, False, False)))
+    for place, names in enumerate(_DROPOUTS):
+        for name in names:
+            value = config.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                found[place] = value > 0
+    return found[0], found[1], found[2]
 
 
 def module_of(row: "Weight") -> str:

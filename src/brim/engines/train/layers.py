@@ -65,9 +65,12 @@ def layer_block(census: "Census", kind: "Kind", w: "TrainWorkload", s: "Setting"
     def norm(y: int) -> int:
         return b.norm(y, tokens, shape.width)
 
+    def dropped(y: int) -> int:
+        return b.dropout(y) if s.hidden_dropout else y
+
     def mix(y: int) -> int:
         if layer.attention is not None:
-            return _attention(b, y, layer.attention, rows, w)
+            return dropped(_attention(b, y, layer.attention, rows, w))
         return _recurrent(b, y, rows)
 
     def feed(y: int) -> int:
@@ -79,7 +82,7 @@ def layer_block(census: "Census", kind: "Kind", w: "TrainWorkload", s: "Setting"
             if rows.take("shared_down"):
                 out = b.add(out, _dense(b, y, rows, "shared_"))
             return out
-        return _dense(b, y, rows, "")
+        return dropped(_dense(b, y, rows, ""))
 
     def has_feed() -> bool:
         return layer.feed_forward is not None

@@ -17,6 +17,8 @@ from brim.values import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from brim.facts.model import Shape, Weight
     from brim.facts.training import TrainWorkload
 
@@ -25,9 +27,9 @@ _TAPE = "torch 2.13 derivatives.yaml and transformers 5.24 modeling code, checke
 _TABLE = "the tensor table of the checkpoint"
 
 
-def survey(shape: "Shape", weights: "tuple[Weight, ...]") -> Census:
-    """Sort a model's weights once; a solver prices the result many times."""
-    return Census(shape, weights)
+def survey(shape: "Shape", weights: "tuple[Weight, ...]", config: "Mapping[str, object] | None" = None) -> Census:
+    """Sort a model's weights once; a solver prices the result many times. `config` tells whether the model has dropout (default: its architecture's)."""
+    return Census(shape, weights, config)
 
 
 class _Facts:
@@ -40,14 +42,14 @@ class _Facts:
         self.cuda = device != "cpu"
         effective = w.replace(precision="mixed") if w.sharding.startswith("zero") and w.precision.endswith("autocast") and w.method not in ADAPTERS else w
         eager = census.style.eager_only and w.attention != "flash"
-        self.setting = Setting(effective, cuda=self.cuda, eager=eager)
+        self.setting = Setting(effective, cuda=self.cuda, eager=eager, dropouts=census.dropouts)
         self.states = states(census, effective, self.setting)
         self.gradients = gradient_bytes(self.states)
         if effective.precision == "mixed" and w.accumulation > 1:
             self.gradients *= 2  # accumulated in fp32 (DeepSpeed bf16_optimizer.py)
         self.optimizer = optimizer_bytes(self.states, effective, steps_on_device=not self.cuda)
         inner = (
-            Setting(effective.replace(precision="bf16"), cuda=self.cuda, eager=eager)
+            Setting(effective.replace(precision="bf16"), cuda=self.cuda, eager=eager, dropouts=census.dropouts)
             if w.sharding.startswith("fsdp") and self.setting.autocast
             else self.setting
         )

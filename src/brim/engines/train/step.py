@@ -48,12 +48,15 @@ class Step:
 class _Line:
     """The blocks of a model in order, each priced once per kind."""
 
-    __slots__ = ("blocks", "head", "logits", "mask", "stream")
+    __slots__ = ("blocks", "head", "logits", "mask", "noise", "stream")
 
     def __init__(self, census: "Census", w: "TrainWorkload", s: Setting) -> None:
         tokens = w.batch * w.seq
         self.stream = tokens * census.shape.width * s.weight
         self.mask = w.batch * w.seq * w.seq * (1 if not s.eager else s.compute) if s.masked and census.style.mask else 0
+        trained = trains(census, None, w) or w.checkpointing != "none"
+        noise = tokens * census.shape.width * (1 if s.cuda else s.weight)
+        self.noise = noise if census.dropouts[0] and trained and w.method != "freeze" else 0
         priced: dict[tuple[int, bool, bool], Block] = {}
         self.blocks: list[Block] = []
         adapters = w.method in ADAPTERS
@@ -110,7 +113,8 @@ def remade(w: "TrainWorkload", number: int) -> bool:
 
 def _forward(line: _Line, out: Step, w: "TrainWorkload") -> "tuple[int, int, int, str]":
     """(bytes kept, bytes cached by autocast, highest point, where) over the layers."""
-    kept = cached = top = 0
+    kept = line.noise
+    cached = top = 0
     where = ""
     for number, block in enumerate(line.blocks):
         checkpointed = remade(w, number)
