@@ -42,17 +42,19 @@ def write(name, lines):
 
 def workload_of(row):
     """The workload of a golden row."""
-    lora = row["method"] == "lora"
+    lora = row["method"] in ("lora", "dora")
     return TrainWorkload(
         method=row["method"], batch=row["batch"], seq=row["seq"], optimizer=row["optimizer"], precision=row["precision"], attention=row["attention"],
         base=(row.get("base") or ("fp32" if row["precision"] == "fp32" else "bf16")) if lora else "", padded=row["mask"] == "made", checkpointing=row["checkpointing"],
-        lora_rank=row["rank"] or 16, adapter=row.get("adapter", ""),
+        lora_rank=row["rank"] or 16, adapter=row.get("adapter", ""), lora_dropout=row.get("dropout", 0.0), accumulation=row.get("accumulation", 1),
+        trainable_layers=row.get("trainable_layers", 2),
     )  # fmt: skip
 
 
 def errors(row, configs):
     """What is compared → error as a share."""
-    config = {**configs[row["family"]], "n_layer" if row["family"] in ("gpt2", "bloom") else "num_hidden_layers": row["layers"]}
+    layers = {"mpt": "n_layers", "gpt2": "n_layer", "bloom": "n_layer", "gptj": "n_layer", "gpt_bigcode": "n_layer"}.get(row["family"], "num_hidden_layers")
+    config = {**configs[row["family"]], **row.get("config", {}), layers: row["layers"]}
     plan = price(survey(*read(config), config), workload_of(row), "cpu")
     parts = {part.name: part.bytes.likely for part in plan.parts}
     moments = plan.workload["moments_bytes"]
@@ -77,7 +79,7 @@ def oracle_table():
         if any(abs(error) > BARS[key] for key, error in found.items()):
             failing.append((row, found))
     out = ["# The training engine beside PyTorch", "", stamp("tests/evidence/train.py"), "", f"Oracle: {head['versions']}, `{head['made_by']}`: FakeTensorMode on the CPU, two whole steps, MemTracker, saved-tensor hooks.",
-           f"{len(rows)} rows: 17 architectures × full and LoRA × checkpointing on and off × fp32, bf16 and bf16 autocast × two lengths, then optimisers, eager attention and no mask.",
+           f"{len(rows)} rows of {len(counts)} architectures. The grid is 17 architectures × full and LoRA × checkpointing on and off × fp32, bf16 and bf16 autocast × two lengths, then optimisers, eager attention, no mask, dropout, DoRA, freezing, accumulation, and further architectures at one length.",
            f"Bars: parameters and optimiser state exact; kept activations and peaks within 5 %. Rows outside a bar: {len(failing)}.", "", "Worst error by architecture:", "",
            "| architecture | rows | parameters | optimiser state | kept activations | peak forward | peak backward | peak of the step |", "|---|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     for family, count in counts.items():

@@ -304,7 +304,12 @@ def main():
     hooks_on_frozen()
     done = 0
     for case in cases():
-        if arguments.more and case["family"] not in MORE and not {"dropout", "accumulation", "trainable_layers", "model_dropout"} & set(case) and case["method"] != "dora":
+        if (
+            arguments.more
+            and case["family"] not in MORE
+            and not {"dropout", "accumulation", "trainable_layers", "model_dropout"} & set(case)
+            and case["method"] != "dora"
+        ):
             continue
         if (arguments.family and case["family"] not in arguments.family) or (arguments.method and case["method"] != arguments.method):
             continue

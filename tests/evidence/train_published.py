@@ -79,7 +79,9 @@ def workload_of(row):
         }
         base["base"] = "" if base["method"] == "full" else "nf4-dq" if "dq" in str(row.get("precision")) else "nf4" if base["method"] == "qlora" else "bf16"
         if source == "LitGPT config hub":
-            base |= {"lora_rank": 32 if base["method"] != "full" else 16}
+            # its recipes for Gemma and Phi-3 adapt every layer and the head with rank 8, all others query and value with rank 32 (config_hub/finetune/*/*.yaml)
+            every = any(word in row["note"] for word in ("gemma", "phi-3"))
+            base |= {"lora_rank": 8, "targets": ("all-linear", "lm_head")} if every else {"lora_rank": 32}
             lacks.append(
                 "the lengths of the samples (at most seq), and the recipe's " + ("cards and optimiser" if base["method"] == "full" else "targets and dropout")
             )

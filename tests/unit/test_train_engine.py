@@ -19,12 +19,12 @@ LLAMA = {**CONFIGS["llama"], "num_hidden_layers": 3}
 
 
 def config_of(row):
-    key = "n_layer" if row["family"] in ("gpt2", "bloom") else "num_hidden_layers"
-    return {**CONFIGS[row["family"]], key: row["layers"]}
+    key = {"mpt": "n_layers", "gpt2": "n_layer", "bloom": "n_layer", "gptj": "n_layer", "gpt_bigcode": "n_layer"}.get(row["family"], "num_hidden_layers")
+    return {**CONFIGS[row["family"]], **row.get("config", {}), key: row["layers"]}
 
 
 def workload_of(row):
-    lora = row["method"] == "lora"
+    lora = row["method"] in ("lora", "dora")
     base = (row.get("base") or ("fp32" if row["precision"] == "fp32" else "bf16")) if lora else ""
     return TrainWorkload(
         method=row["method"],
@@ -38,6 +38,9 @@ def workload_of(row):
         checkpointing=row["checkpointing"],
         lora_rank=row["rank"] or 16,
         adapter=row.get("adapter", ""),
+        lora_dropout=row.get("dropout", 0.0),
+        accumulation=row.get("accumulation", 1),
+        trainable_layers=row.get("trainable_layers", 2),
     )
 
 

@@ -64,8 +64,12 @@ class Census:
 
 
 # Keys of a config for dropout on embeddings, on what a block adds to the stream, and on attention; and where transformers' default for them is not zero.
-_DROPOUTS = (("embd_pdrop", "embed_dropout"), ("resid_pdrop", "hidden_dropout", "dropout", "hidden_dropout_prob"), ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"))
-_DROPPING = {"gpt2": (True, True, True), "gpt_bigcode": (True, True, True), "opt": (False, True, False)}
+_DROPOUTS = (
+    ("embd_pdrop", "embed_dropout"),
+    ("resid_pdrop", "hidden_dropout", "dropout", "residual_dropout", "hidden_dropout_prob"),
+    ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"),
+)
+_DROPPING = {"gpt2": (True, True, True), "gpt_bigcode": (True, True, True), "opt": (False, True, False), "seed_oss": (False, True, True)}
 
 
 def dropouts(architecture: str, config: "Mapping[str, object]") -> "tuple[bool, bool, bool]":

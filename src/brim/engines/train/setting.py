@@ -20,7 +20,23 @@ class Linear:
 class Setting:
     """A workload as widths: `weight` of unpacked weights, `compute` of matrix products, `adapter` of adapter weights; and as switches."""
 
-    __slots__ = ("adapter", "attention_dropout", "autocast", "base", "compute", "cuda", "dora", "dropout", "eager", "fp8", "gradients_live", "hidden_dropout", "masked", "packed", "weight")
+    __slots__ = (
+        "adapter",
+        "attention_dropout",
+        "autocast",
+        "base",
+        "compute",
+        "cuda",
+        "dora",
+        "dropout",
+        "eager",
+        "fp8",
+        "gradients_live",
+        "hidden_dropout",
+        "masked",
+        "packed",
+        "weight",
+    )
 
     def __init__(self, w: TrainWorkload, *, cuda: bool, eager: bool, dropouts: "tuple[bool, bool, bool]" = (False, False, False)) -> None:
         _embedding, self.hidden_dropout, self.attention_dropout = dropouts
