@@ -198,3 +198,28 @@ def test_what_is_not_known_is_said():
     span = next(part.bytes for part in odd.parts if part.name == "activations" and part.device == "cuda:0")
     assert span.low < 0.7 * span.high
     assert any("unheard_of" in caveat for caveat in odd.caveats)
+
+
+def test_the_host_and_the_disk_are_priced_too():
+    """Loader workers, offloaded inputs and rank 0's copy are parts of the host; a checkpoint's disk bytes are weights and optimiser state, or the adapter and its state."""
+    census = llama()
+    plan = price(census, TrainWorkload(sharding="fsdp", ranks=4, nodes=2, workers=3, checkpointing="offloaded"))
+    host = {part.name: part.bytes for part in plan.parts if part.device == "cpu"}
+    assert host["compute_buffer"].likely == 3 * 2 * 120 * 2**20
+    assert host["weights"].high == 4 * census.elements
+    assert host["activations"].likely == 2 * len(census.shape.layers) * 2048 * census.shape.width * 2
+    full = price(census, TrainWorkload()).workload
+    assert full["checkpoint_disk_bytes"] == 12 * census.elements
+    lora = price(census, TrainWorkload(method="lora")).workload
+    assert lora["checkpoint_disk_bytes"] == 12 * lora["trainable_parameters"]
+
+
+def test_cards_share_what_their_sharding_says():
+    """DDP holds everything and its buckets; ZeRO and FSDP divide, in the order of their stages (a model of many layers, since what is gathered is a few of them)."""
+    census = survey(*read({**LLAMA, "num_hidden_layers": 48}))
+    totals = [price(census, TrainWorkload(sharding=kind, ranks=8, seq=128)).on("cuda:0").likely for kind in ("ddp", "zero1", "zero2", "zero3")]
+    assert totals == sorted(totals, reverse=True)
+    alone = price(census, TrainWorkload(seq=128)).on("cuda:0").likely
+    assert totals[0] > alone
+    whole, op = (price(census, TrainWorkload(sharding=kind, ranks=8, seq=128)).on("cuda:0").likely for kind in ("fsdp", "fsdp-grad-op"))
+    assert whole < op < totals[0]

@@ -64,6 +64,9 @@ class Writer:
     def norm(self, x: int, rows: int, weight: int, kind: str = "") -> int:
         """A normalisation over rows of `weight` elements; a weight of 0 has none."""
         kind = kind or self.style.norm
+        if kind == "layer32":  # without weights, in fp32, and cast back
+            wide = self.cast(x, 4)
+            return self.cast(self.like(wide, None, [wide], fresh=8 * rows), self.width[x])
         if kind == "layer":
             x = self.cast(x, 4) if self.s.autocast else x
             return self.like(x, None, [x], fresh=2 * rows * self.width[x], **self.learn(2 * weight, self.s.weight, cast=False))

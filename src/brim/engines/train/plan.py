@@ -205,6 +205,14 @@ def _workload(f: _Facts) -> "dict[str, object]":
             asked.pop(key)
     if w.method != "freeze":
         asked.pop("trainable_layers")
+    for key in ("accumulation", "ranks", "nodes"):
+        if asked[key] == 1:
+            asked.pop(key)
+    for key in ("bucket_bytes", "workers", "evaluation_batch", "compiled", "fused_backward", "unpriced", "adapter", "base", "lora_dropout"):
+        if not asked.get(key, True):
+            asked.pop(key)
+    if w.loss != "chunked":
+        asked.pop("loss_chunks")
     states_ = f.share.weights + f.share.master + f.share.adapter + f.share.optimizer
     asked["trainable_parameters"] = f.states.trainable
     asked["peak_moment"] = f"{f.moment.name}, {f.moment.where}"
@@ -236,6 +244,8 @@ def _caveats(f: _Facts) -> "tuple[str, ...]":
         out.append("fp8 is an estimate: bf16 autocast whose linear inputs are kept in one byte")
     if census.shape.quantisation is not None:
         out.append(f"the checkpoint is packed ({census.shape.quantisation.method}); the step is priced on the base format above")
+    if "paged" in w.optimizer:
+        out.append("paged optimiser state is counted on the card; under pressure its driver moves pages of it to the host")
     if not census.style.known:
         out.append(f"the training code of architecture {census.shape.architecture} is not known to brim: activations are an assumption with a wide span")
     if any(layer.state is not None for layer in census.shape.layers):

@@ -8,7 +8,7 @@ from brim.values import Record
 
 
 class Style(Record):
-    """`norm`: llama (weight after the cast back), gemma (fp32 to the end), olmo (fp32 product), cohere (a mean taken off, all in fp32), layer (LayerNorm). `order`: pre, post, sandwich, parallel.
+    """`norm`: llama (weight after the cast back), gemma (fp32 to the end), olmo (fp32 product), cohere (a mean taken off, all in fp32), layer (LayerNorm), layer32 (the same without weights, in fp32). `order`: pre, post, sandwich, parallel.
 
     `activation`: silu and gelu (one kernel, keeps its input), gelu_new (seven kernels in Python), relu (keeps its result). `rope`: full, partial (rotated slice
     joined to the rest), none. `math_single_head`: one key head is handed to SDPA unexpanded, which only its plain kernel takes (in fp32). `scores`: what eager attention keeps: fp32 (softmax upcast and cast back) or native. `cap`: tanh on the scores.
@@ -52,7 +52,7 @@ STYLES = {
     "gpt2": Style(norm="layer", activation="gelu_new", rope="none", scores="native", embed_scale=True),
     "gpt_neox": Style(norm="layer", order="parallel2", activation="gelu", rope="partial"),
     "stablelm": Style(norm="layer", rope="partial"),
-    "olmo": Style(norm="layer"),
+    "olmo": Style(norm="layer32"),
     "olmo2": Style(norm="olmo", order="post"),
     "olmo3": Style(norm="olmo", order="post"),
     "opt": Style(norm="layer", activation="relu", rope="none", scores="fp32", mask=False),
