@@ -110,7 +110,8 @@ def _device_parts(f: _Facts, device: str) -> "list[Part]":
     w, share_, moment = f.w, f.share, f.moment
     per = f" / {w.ranks} ranks" if w.ranks > 1 else ""
     unsure = not f.census.style.known or w.precision == "fp8" or any(layer.state is not None for layer in f.census.shape.layers)
-    marks = costs.UNSURE_PER_MILLE if unsure else costs.KNOWN_PER_MILLE
+    experts = any(layer.feed_forward is not None and layer.feed_forward.experts for layer in f.census.shape.layers)
+    marks = (costs.UNSURE_EXPERTS_PER_MILLE if experts else costs.UNSURE_PER_MILLE) if unsure else costs.KNOWN_PER_MILLE
     activations = _per_mille(moment.activations, costs.COMPILED_PER_MILLE if w.compiled else marks)
     gradients = f.gradients_at(moment)
     temp = f.temp if moment.name == "optimizer" else 0

@@ -73,11 +73,11 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
             extra = 4 * sides(row)[1] if s.base == "int8" else 0
             out.weights += (packed_bytes(each, s.base) + extra) * times
         else:
-            out.weights += row.elements * s.weight * times
+            out.weights += row.elements * _width(row, census, s) * times
         if adapters:
             _tally_adapter(row, times, w, s, tally)
         elif trains(census, row.layer, w):
-            _tally_row(row, times, s.weight, gates, tally)
+            _tally_row(row, times, _width(row, census, s), gates, tally)
     out.learned = [Learned(dims, count, width, hidden=hidden) for (dims, width, hidden), count in tally.items()]
     out.trainable = sum(one.elements * one.count for one in out.learned)
     if adapters:
@@ -86,6 +86,11 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
     if w.precision == "mixed":
         out.master = 4 * out.trainable
     return out
+
+
+def _width(row: "Weight", census: "Census", s: Setting) -> int:
+    """Bytes an element of an unpacked weight."""
+    return 4 if row.role == "router" and census.style.router_fp32 and row.op != "bias" else s.weight
 
 
 def _tally_adapter(row: "Weight", times: int, w: "TrainWorkload", s: Setting, tally: "Tally") -> None:

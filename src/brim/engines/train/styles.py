@@ -11,7 +11,7 @@ class Style(Record):
     """`norm`: llama (weight after the cast back), gemma (fp32 to the end), olmo (fp32 product), cohere (a mean taken off, all in fp32), layer (LayerNorm), layer32 (the same without weights, in fp32). `order`: pre, post, sandwich, parallel.
 
     `activation`: silu and gelu (one kernel, keeps its input), gelu_new (seven kernels in Python), relu (keeps its result). `rope`: full, partial (rotated slice
-    joined to the rest), none. `math_single_head`: one key head is handed to SDPA unexpanded, which only its plain kernel takes (in fp32). `scores`: what eager attention keeps: fp32 (softmax upcast and cast back) or native. `cap`: tanh on the scores.
+    joined to the rest), none. `math_single_head`: one key head is handed to SDPA unexpanded, which only its plain kernel takes (in fp32). `router_fp32`: the router is built in fp32 whatever the model is. `scores`: what eager attention keeps: fp32 (softmax upcast and cast back) or native. `cap`: tanh on the scores.
     """
 
     norm: str = "llama"
@@ -25,6 +25,7 @@ class Style(Record):
     embed_norm: bool = False
     known: bool = True
     math_single_head: bool = False
+    router_fp32: bool = False
     eager_only: bool = False
     mask: bool = True
 
@@ -34,11 +35,15 @@ _GEMMA = Style(norm="gemma", activation="gelu", embed_scale=True)
 STYLES = {
     **dict.fromkeys(
         (
-            "llama", "mistral", "mistral3", "ministral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "smollm3", "apertus", "seed_oss", "ernie4_5", "deepseek_v2",
-            "deepseek_v3", "olmoe", "helium", "arcee", "exaone", "hunyuan_v1_dense", "internlm2", "internlm3", "minicpm", "yi", "baichuan", "gpt_oss",
+            "llama", "mistral", "ministral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "smollm3", "seed_oss", "ernie4_5", "olmoe", "helium", "arcee", "exaone4",
+            "gpt_oss",
         ),
         _LLAMA,
     ),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe", "ernie4_5_moe", "dots1"), Style(router_fp32=True)),
+    "gpt_bigcode": Style(norm="layer", activation="gelu", rope="none"),
+    "codegen": Style(norm="layer", order="parallel", activation="gelu_new", rope="partial"),
+    "cohere2": Style(norm="cohere", order="parallel"),
     "granite": Style(embed_scale=True),
     "granitemoe": Style(embed_scale=True),
     "gemma": _GEMMA,
