@@ -245,6 +245,8 @@ def _caveats(f: _Facts) -> "tuple[str, ...]":
         out.append("fp8 is an estimate: bf16 autocast whose linear inputs are kept in one byte")
     if census.shape.quantisation is not None:
         out.append(f"the checkpoint is packed ({census.shape.quantisation.method}); the step is priced on the base format above")
+    if f.setting.packed and f.setting.weight == 2:
+        out.append(f"peft's prepare_model_for_kbit_training, where a program calls it, holds what is not packed in fp32: {2 * f.states.unpacked} bytes more")
     if "paged" in w.optimizer:
         out.append("paged optimiser state is counted on the card; under pressure its driver moves pages of it to the host")
     if not census.style.known:

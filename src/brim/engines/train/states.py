@@ -36,10 +36,10 @@ class Learned:
 class States:
     """Bytes by part. `largest` is the largest trainable tensor's elements and width; `learned` the trainable tensors."""
 
-    __slots__ = ("adapter", "adapter_elements", "frozen", "learned", "master", "trainable", "weights", "weights_rule")
+    __slots__ = ("adapter", "adapter_elements", "learned", "master", "trainable", "unpacked", "weights", "weights_rule")
 
     def __init__(self) -> None:
-        self.weights = self.master = self.adapter = self.frozen = self.trainable = self.adapter_elements = 0
+        self.weights = self.master = self.adapter = self.unpacked = self.trainable = self.adapter_elements = 0
         self.learned: list[Learned] = []
         self.weights_rule = ""
 
@@ -74,6 +74,7 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
             out.weights += (packed_bytes(each, s.base) + extra) * times
         else:
             out.weights += row.elements * _width(row, census, s) * times
+            out.unpacked += row.elements * times
         if adapters:
             _tally_adapter(row, times, w, s, tally)
         elif trains(census, row.layer, w):
