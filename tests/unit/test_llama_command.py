@@ -134,6 +134,8 @@ MODELS = [
     ("llama-server", None),
     ("ollama run qwen3:8b", "ollama:qwen3:8b"),
     ("llama-bench -m a.gguf,b.gguf", "a.gguf"),
+    ("docker run -v /data/models:/models:ro ghcr.io/ggml-org/llama.cpp:server -m /models/a.gguf", "/data/models/a.gguf"),
+    ("docker run -v /m:/in -e LLAMA_ARG_MODEL=/in/a.gguf ghcr.io/ggml-org/llama.cpp:server-cuda -ngl 99", "/m/a.gguf"),
 ]
 
 

@@ -145,10 +145,17 @@ def _skip_own(words: tuple[str, ...], arity: dict[str, int], plain: int) -> tupl
 
 def _container(words: tuple[str, ...], environ: dict[str, str]) -> "tuple[tuple[str, ...], Mapping[str, str]]":
     """`docker run … IMAGE ARGS`: the image of llama.cpp says the program (`:server` has llama-server as its entry point, `:full` names it by `--server`)."""
+    mounts: list[tuple[str, str]] = []
     for i, word in enumerate(words[:-1]):
         if word in ("-e", "--env") and "=" in words[i + 1]:
             key, _, value = words[i + 1].partition("=")
             environ[key] = value
+        elif word in ("-v", "--volume") and ":" in words[i + 1]:
+            outside, inside, *_ = words[i + 1].split(":")
+            mounts.append((inside, outside))
+    for key in ("LLAMA_ARG_MODEL", "LLAMA_ARG_MMPROJ", "LLAMA_ARG_SPEC_DRAFT_MODEL"):
+        if key in environ:
+            environ[key] = _outside(environ[key], mounts)
     for i, word in enumerate(words):
         if (
             i > 1
@@ -157,12 +164,20 @@ def _container(words: tuple[str, ...], environ: dict[str, str]) -> "tuple[tuple[
             and (":" in word or "/" in word)
             and words[i - 1] not in ("-v", "--volume", "-w", "--name")
         ):
-            tag, rest = word.rsplit(":", 1)[-1], words[i + 1 :]
+            tag, rest = word.rsplit(":", 1)[-1], tuple(_outside(one, mounts) for one in words[i + 1 :])
             if tag.startswith("full") and rest and rest[0] in ("--server", "-s", "--run", "-r", "--bench", "-b", "--perplexity", "-p"):
                 program = {"s": "llama-server", "r": "llama-completion", "b": "llama-bench", "p": "llama-perplexity"}[rest[0].lstrip("-")[0]]
                 return (program, *rest[1:]), environ
             return ("llama-cli" if tag.startswith("light") else "llama-server", *rest), environ
     return words, environ
+
+
+def _outside(word: str, mounts: list[tuple[str, str]]) -> str:
+    """A path inside a container as the host knows it, by the volumes that are mounted there."""
+    for inside, outside in mounts:
+        if word == inside or word.startswith(inside.rstrip("/") + "/"):
+            return outside.rstrip("/") + word[len(inside.rstrip("/")) :]
+    return word
 
 
 def read_program(program: str, words: "Sequence[str]", environ: "Mapping[str, str]") -> Command:
