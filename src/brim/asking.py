@@ -302,10 +302,25 @@ def solve_llama(
         answer = _settle_split(checkpoint, trial, wanted, solver, accelerators, others, answer)
     nearest = None
     if not answer.fits and not answer.missing:
-        least = answer.trial
-        assert isinstance(least, Trial)
-        nearest = solver.nearest(least, [knob for knob in last_resorts(checkpoint, least, accelerators, fixed) if knob.name not in wanted])
+        knobs = [make(name, checkpoint, trial, solver, accelerators) for name in wanted]
+        turned = [knob for knob in last_resorts(checkpoint, trial, accelerators, fixed) if knob.name not in wanted]
+        nearest = _nearest(trial, knobs, turned, solver)
     return Solution(checkpoint=checkpoint, wanted=wanted, answer=answer, nearest=nearest, devices=devices, caveats=caveats + answer.plan.caveats)
+
+
+def _nearest(trial: Trial, wanted: "list[Knob]", others: "list[Knob]", solver: Solver) -> Answer | None:
+    """What else would have to be turned for the wanted knobs to stand at their floor (else at their least), and how far they then go."""
+    for at in (lambda knob: knob.floor, lambda _knob: 0):
+        base = trial
+        for knob in wanted:
+            base = knob.put(base, knob.values[min(at(knob), len(knob.values) - 1)])
+        found = solver.nearest(base, others)
+        if found is not None and found.fits:
+            further = solver.solve(found.trial, wanted)
+            if not further.fits:
+                return found
+            return further.replace(chosen=found.chosen + further.chosen, flags=tuple(dict.fromkeys(found.flags + further.flags)), steps=())
+    return None
 
 
 def _settle_split(
