@@ -183,6 +183,9 @@ KINDS = [
     ({"model_type": "lfm2", "num_hidden_layers": 4, "full_attn_idxs": [1, 2]}, ".ff."),
     ({"model_type": "nemotron_h", "num_hidden_layers": 4, "hybrid_override_pattern": "M*-M"}, ".f-."),
     ({"model_type": "exaone4", "num_hidden_layers": 4, "sliding_window": 32, "sliding_window_pattern": 2}, "sfsf"),
+    ({"model_type": "exaone4", "num_hidden_layers": 4, "sliding_window": 32, "sliding_window_pattern": "LLLG"}, "sssf"),
+    ({"model_type": "minimax", "num_hidden_layers": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "attn_type_list": [0, 0, 1, 0]}, "..f."),
+    ({"model_type": "minimax", "num_hidden_layers": 2, "architectures": ["MiniMaxM2ForCausalLM"], "attn_type_list": [1, 1]}, "ff"),
     ({"model_type": "smollm3", "num_hidden_layers": 4, "use_sliding_window": True, "sliding_window": 32, "no_rope_layers": [1, 0, 1, 0]}, "fsfs"),
 ]
 
@@ -261,6 +264,25 @@ def test_linear_layers_of_a_model_can_be_picked_by_role():
     assert rows["model.layers.2.mlp.down_proj.weight"].dims == (160, 64)
     assert {row.role for row in rows.values() if row.op == "linear"} == {"q", "k", "v", "o", "gate", "up", "down", "lm_head"}
     assert all(row.layer in (0, 1, 2) for row in rows.values() if ".layers." in row.name)
+
+
+TIES = [
+    ({"transformers_version": "4.50.0"}, {}, False),
+    ({"transformers_version": "4.50.0", "tie_word_embeddings": True}, {"tie_word_embeddings": False}, False),
+    ({"transformers_version": "4.50.0"}, {"tie_word_embeddings": True}, True),
+    ({"transformers_version": "5.2.0"}, {}, True),
+    ({"transformers_version": "5.2.0", "tie_word_embeddings": False}, {"tie_word_embeddings": True}, False),
+]
+
+
+@pytest.mark.parametrize(("top", "text", "tied"), TIES)
+def test_who_ties_a_wrapper_s_head_depends_on_the_version_that_wrote_it(top, text, tied):
+    """transformers 4 asked the text config (Mistral's default is untied), version 5 asks the wrapper (Mistral 3's default is tied)."""
+    small = {"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 131}
+    shape, rows = read({"model_type": "mistral3", "text_config": {**small, **text}, "vision_config": {"model_type": "pixtral"}, **top})
+    assert isinstance(shape, Shape)
+    assert shape.tied_embeddings is tied
+    assert any(row.role == "lm_head" for row in rows) is not tied
 
 
 def test_a_default_that_stands_in_for_a_core_field_is_said():

@@ -42,6 +42,8 @@ def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Sha
     if model_type is not None and (not isinstance(model_type, str) or len(model_type) > 200):
         raise BadHeader(f"{source}: model_type must be a word")
     name = model_type or _by_architecture(config)
+    if name == "minimax" and str(config.get("architectures")).startswith("['MiniMaxM2"):
+        name = "minimax_m2"  # M2 was first published under the older model_type
     if name not in FAMILIES and _by_architecture(config) in FAMILIES:
         name = _by_architecture(config)  # a model_type of the maker's own, written by a class that is known
     if name not in FAMILIES:

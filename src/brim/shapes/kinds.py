@@ -39,6 +39,16 @@ def every(layers: int, period: int, odd: str, common: str) -> tuple[str, ...]:
     return tuple(odd if not period or (index + 1) % period == 0 else common for index in range(layers))
 
 
+def by_letters(f: "Fields", layers: int, name: str = "sliding_window_pattern") -> "tuple[str, ...] | None":
+    """A pattern in letters that repeats over the layers (`LLLG`: L slides, G is full), None where the field is no word."""
+    pattern = f.raw(name)
+    if not isinstance(pattern, str):
+        return None
+    if not 1 <= len(pattern) <= layers or set(pattern) - set("LG"):
+        raise f.bad(name, "must be a word of the letters L and G, or a number")
+    return tuple(SLIDING if pattern[index % len(pattern)] == "L" else FULL for index in range(layers))
+
+
 def window_of(f: "Fields", name: str = "sliding_window") -> int:
     """The sliding window in tokens, 0 where the config has none (null, -1 and 0 all mean none)."""
     value = f.maybe(name, -1, 1 << 30)

@@ -228,7 +228,7 @@ def exaone_moe(f: "Fields", b: "Blueprint") -> None:
     def rule(f: "Fields", n: int) -> tuple[str, ...]:
         if not kinds.window_of(f):
             return (kinds.FULL,) * n
-        return kinds.every(n, f.whole("sliding_window_pattern", 0, 1 << 16), kinds.FULL, kinds.SLIDING)
+        return kinds.by_letters(f, n) or kinds.every(n, f.whole("sliding_window_pattern", 0, 1 << 16), kinds.FULL, kinds.SLIDING)
 
     sparse = sparse_from(f, layers)
     fields = {"total": "num_experts", "shared": "num_shared_experts", "router_bias": "e_score_correction_bias"}

@@ -166,7 +166,7 @@ def exaone4(f: "Fields", b: "Blueprint") -> None:
     def rule(f: "Fields", n: int) -> tuple[str, ...]:
         if not kinds.window_of(f):
             return (kinds.FULL,) * n
-        return kinds.every(n, f.whole("sliding_window_pattern", 0, 1 << 16), kinds.FULL, kinds.SLIDING)
+        return kinds.by_letters(f, n) or kinds.every(n, f.whole("sliding_window_pattern", 0, 1 << 16), kinds.FULL, kinds.SLIDING)
 
     decoder.simple(f, b, rule=rule, qk_norm="head", norms=AFTER)
 

@@ -11,7 +11,8 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from brim.shapes.blueprint import Blueprint
 
@@ -132,6 +133,17 @@ def _with_defaults(f: "Fields", v: "Fields | None", kind: str) -> Fields:
     return Fields(v.values if v is not None else {}, f.source, DEFAULTS.get(kind, {}), f"{f.path}vision_config.", SPELLINGS.get(kind, {}))
 
 
+def _tied(f: "Fields", values: "Mapping[str, Any]", kind: str, *, own: bool) -> bool:
+    """Whether head and embedding are one. transformers 4 asked the text config, version 5 asks the wrapper's; each leaves out what is its default."""
+    from brim.shapes.defaults import DEFAULTS
+
+    if own and f.word("transformers_version").startswith("4."):
+        return bool(values.get("tie_word_embeddings", DEFAULTS.get(kind, {}).get("tie_word_embeddings", False)))
+    if f.has("tie_word_embeddings") or "tie_word_embeddings" not in values:
+        return f.flag("tie_word_embeddings")
+    return bool(values["tie_word_embeddings"])
+
+
 def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> None:
     from importlib import import_module
 
@@ -150,8 +162,7 @@ def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> Non
         f.wanting.append("text_config.model_type")
         return
     inner = Fields(values, f.source, DEFAULTS.get(kind, {}), t.path if t is not None else f.path, SPELLINGS.get(kind, {}))
-    if f.has("tie_word_embeddings") or "tie_word_embeddings" not in values:
-        inner.values = {**values, "tie_word_embeddings": f.flag("tie_word_embeddings")}
+    inner.values = {**values, "tie_word_embeddings": _tied(f, values, kind, own=t is not None)}
     if kind == "gemma" and "vocab_size" not in values and f.has("vocab_size"):
         inner.values = {**inner.values, "vocab_size": f.raw("vocab_size")}
     room, function = FAMILIES[kind]
