@@ -26,18 +26,24 @@ def _load(name):
     return json.loads(gzip.decompress((GOLDEN / name).read_bytes()))
 
 
+def tensors_of(kind, name):
+    """Metadata and tensors (name, dims, type) of a shape, as a file would hold them."""
+    found = _load("llamacpp_allocations.json.gz" if kind == "shapes" else "llamacpp_reserved.json.gz")[kind][name]
+    return found["metadata"], found["tensors"]
+
+
 @cache
 def checkpoint_of(kind, name):
     """The checkpoint of a shape (`kind` is `shapes`) or of a made-up model (`models`)."""
-    found = _load("llamacpp_allocations.json.gz" if kind == "shapes" else "llamacpp_reserved.json.gz")[kind][name]
+    metadata, listed = tensors_of(kind, name)
     tensors, offset = [], 0
-    for tensor, dims, dtype in found["tensors"]:
+    for tensor, dims, dtype in listed:
         size = ggml_tensor_bytes(dtype, tuple(dims))
         tensors.append(Tensor(name=tensor, dims=tuple(dims), dtype=dtype, offset=offset, stored_bytes=size, elements=math.prod(dims)))
         offset += -(-size // 32) * 32
-    architecture = found["metadata"]["general.architecture"]
+    architecture = metadata["general.architecture"]
     shape = Missing(reason="not_supported")
-    return Checkpoint(form="gguf", source=name, name=name, architecture=architecture, metadata=found["metadata"], tensors=tuple(tensors), file_bytes=offset, shape=shape)  # fmt: skip
+    return Checkpoint(form="gguf", source=name, name=name, architecture=architecture, metadata=metadata, tensors=tuple(tensors), file_bytes=offset, shape=shape)  # fmt: skip
 
 
 def rows():

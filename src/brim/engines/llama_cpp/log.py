@@ -24,10 +24,19 @@ class Logged(Record):
     bytes: int
 
 
+# a new load or a new context starts here: an engine that measures first (`--fit`) prints the buffers of the trial, too, and the last ones count
+_FRESH = (("loading model tensors", ("weights",)), ("constructing llama_context", ("kv_cache", "recurrent_state", "output_buffer", "compute_buffer")))
+
+
 def buffers(text: str) -> tuple[Logged, ...]:
-    """The buffers of the last load in a log: an engine that measures first (`--fit`) prints some lines twice, with the same buffers."""
+    """The buffers of the last load in a log. Lines of one buffer type add up within a load: a sliding window has a cache beside the full one."""
     found: dict[tuple[str, str], Logged] = {}
+    started = False
     for line in text.splitlines():
+        for mark, parts in _FRESH:
+            if mark in line:
+                started = True
+                found = {key: item for key, item in found.items() if key[0] not in parts}
         for mark, part in _MARKS:
             before, sep, after = line.partition(mark)
             if not sep:
@@ -38,5 +47,8 @@ def buffers(text: str) -> tuple[Logged, ...]:
                     count = round(float(size[0]) * MIB)
                 except ValueError:
                     continue
+                before_it = found.get((part, words[-1]))
+                if started and before_it is not None:
+                    count += before_it.bytes
                 found[part, words[-1]] = Logged(part=part, buffer=words[-1], bytes=count)
     return tuple(found.values())

@@ -26,7 +26,7 @@ _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 class Placement:
     """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes by device."""
 
-    __slots__ = ("full", "gpus", "held", "key", "layers", "output", "overridden", "split", "tensors")
+    __slots__ = ("full", "gpus", "held", "key", "layers", "mapped", "output", "overridden", "split", "tensors")
 
     def __init__(self) -> None:
         self.layers: list[str] = []
@@ -35,6 +35,7 @@ class Placement:
         self.held: dict[str, int] = {}
         self.gpus: tuple[DeviceSpec, ...] = ()
         self.full = False
+        self.mapped = True
         self.overridden = False
         self.split = "layer"
         self.key: tuple[object, ...] = ()
@@ -130,6 +131,7 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
     patterns = _overrides(workload) if gpus else []
     made.overridden = bool(patterns)
     made.split = workload.split_mode or "layer"
+    made.mapped = workload.mmap is not False
     made.key = (workload.override_tensors, workload.cpu_experts, made.split, load_mtp)
     turned = (home for il, home in enumerate(made.layers[: hp.layers]) if hp.arch != "gemma4" or not hp.windowed[il])
     with_layers = tuple(dict.fromkeys(turned))
@@ -157,8 +159,9 @@ def _homes(hp: Hparams, made: Placement, name: str, with_layers: "tuple[str, ...
         return (made.layers[il],)
     if name in _ON_HOST:
         tied = name == "token_embd.weight" and "output.weight" not in hp.tensors and hp.causal
-        # gemma 3n and 4 create the output copy before the embedding, so that both exist even on one device
-        return (HOST, made.output) if tied and (made.output != HOST or hp.arch in ("gemma3n", "gemma4")) else (HOST,)
+        # gemma 3n and 4 create the output copy before the embedding, so that both exist even on one device (mapped pages of a file exist once)
+        twice = made.output != HOST or (hp.arch in ("gemma3n", "gemma4") and not made.mapped)
+        return (HOST, made.output) if tied and twice else (HOST,)
     if name in _WITH_LAYERS:
         return with_layers
     if name in _ON_FIRST and not (name.startswith("token_embd_norm") and hp.arch in ("lfm2", "lfm2moe")):
