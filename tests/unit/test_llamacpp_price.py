@@ -121,3 +121,12 @@ def test_vulkan_says_what_it_does_not_know() -> None:
     compute = next(part for part in plan.parts if part.name == "compute_buffer" and part.device == "vulkan:0")
     assert compute.bytes.low < compute.bytes.likely < compute.bytes.high
     assert any("one allocation" in said for said in plan.caveats)
+
+
+def test_public_logs() -> None:
+    """Caches and recurrent states of public logs are equal to the printed digits; none that is priced differs."""
+    from tests.evidence.llamacpp_logs import compare
+
+    rows = [row for row in compare() if row[1] != "output" and row[2] is not None]
+    assert len(rows) >= 80
+    assert not [(row[0]["id"], *row[1:]) for row in rows if row[4] != "equal"]

@@ -132,7 +132,8 @@ def decoder(b: Builder, style: Style) -> T:
     for il in b.walk:
         if mapped and il and int(mapped[il]) >= 0:
             cur = g.add(cur, deep_rows(b, int(mapped[il])))
-        cur = _layer(b, style, il, cur, ids) if not _parallel(b, style) else _side_by_side(b, style, il, cur, ids)
+        lay_out = _pruned if hp.arch == "deci" else _side_by_side if _parallel(b, style) else _layer
+        cur = lay_out(b, style, il, cur, ids)
         if not mapped and il < hp.deepstack:
             cur = g.add(cur, deep_rows(b, il + 1))
     return _end(b, style, cur, ids)
@@ -162,6 +163,20 @@ def _before(b: Builder, style: Style, il: int, cur: T, name: str) -> T:
 def _scaled(b: Builder, style: Style, cur: T) -> T:
     """A branch scaled before it joins the residual."""
     return g.scale(cur) if style.residual_scale == "always" or (style.residual_scale and b.hp.get("residual_scale")) else cur
+
+
+def _pruned(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
+    """A layer whose attention or feed-forward may be gone, or be one matrix (deci)."""
+    hp, cur, skip = b.hp, residual, residual
+    if hp.heads[il]:
+        cur = b.normed(cur, il, "attn_norm", style.norm)
+        cur = self_attention(b, style, il, cur) if hp.kv_heads[il] else b.mm(b.need(il, "attn_output.weight"), cur)
+    if il == b.last:
+        cur, skip = b.pick(cur, ids), b.pick(skip, ids)
+    if not hp.ff[il]:
+        return cur if il == b.last else residual  # the engine drops this layer's attention, too
+    joined = g.add(cur, skip) if hp.heads[il] else cur
+    return g.add(feed_forward(b, style, il, b.normed(joined, il, "ffn_norm", style.norm)), joined)
 
 
 def _layer(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:

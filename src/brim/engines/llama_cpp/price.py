@@ -5,7 +5,7 @@ covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import constants, graphs, hparams, reserve, weights
+from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory
 from brim.engines.llama_cpp.context import Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
@@ -31,29 +31,34 @@ _CUDA_LIKE = frozenset(("cuda", "rocm", "hip", "musa"))
 def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int = NEWEST_BUILD) -> Plan:
     """The plan of `workload` on `devices` (accelerators in llama.cpp's order; the host is always present as `cpu`) for build b`version`.
 
-    What cannot be priced is named in `Plan.missing`, never guessed.
+    What cannot be priced is named in `Plan.missing`, never guessed; where only the graph's tensors are lacking, the other parts are there.
     """
-    why = _no_model(checkpoint)
-    if why:
-        return _unpriced(workload, version, why)
+    wrong = _no_model(checkpoint)
+    if wrong:
+        return _unpriced(workload, version, wrong)
     hp = hparams.read(checkpoint)
     if isinstance(hp, Missing):
         return _unpriced(workload, version, hp.detail)
     try:
         context = Context(workload, hp, version)
         placement = weights.placed(hp, workload, devices, load_mtp=context.load_mtp)
-        memory, reserved = reserve.remembered(hp, context, placement)
+        memory = caches.remember(hp, context)
     except Wanting as why:
         return _unpriced(workload, version, str(why))
-    parts = [
-        *_weights(hp, placement),
-        *_caches(hp, context, memory, placement),
-        *_compute(hp, context, reserved, placement),
-        _output(hp, context),
-        *_overheads(placement),
-    ]
+    if not graphs.known(hp.arch):
+        return _unpriced(workload, version, f"the compute graph of architecture {hp.arch!r} is not modelled yet")
+    reserved = None
+    missing: tuple[str, ...] = ()
+    try:
+        memory, reserved = reserve.remembered(hp, context, placement)
+    except Wanting as why:
+        missing = (f"compute buffers: {why}",)
+    parts = [*_weights(hp, placement), *_caches(hp, context, memory, placement)]
+    if reserved is not None:
+        parts += _compute(hp, context, reserved, placement)
+    parts += [_output(hp, context), *_overheads(placement)]
     return Plan(
-        engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), caveats=_caveats(hp, context, placement, parts, reserved),
+        engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), missing=missing, caveats=_caveats(hp, context, placement, parts, reserved),
     )  # fmt: skip
 
 
@@ -195,9 +200,9 @@ def _overheads(placement: Placement) -> list[Part]:
     return parts
 
 
-def _caveats(hp: Hparams, context: Context, placement: Placement, parts: "list[Part]", reserved: Reserve) -> tuple[str, ...]:
+def _caveats(hp: Hparams, context: Context, placement: Placement, parts: "list[Part]", reserved: "Reserve | None") -> tuple[str, ...]:
     said = []
-    if reserved.pipeline:
+    if reserved is not None and reserved.pipeline:
         said.append("several cards with all layers run as a pipeline: every input is kept four times; llama.cpp falls back to one copy where that does not fit")
     if placement.split in ("row", "tensor"):
         said.append(f"--split-mode {placement.split} spreads the rows of each matrix over the cards: weights are priced as whole layers here")

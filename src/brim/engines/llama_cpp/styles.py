@@ -74,6 +74,7 @@ STYLES: dict[str, Style] = {
             "plamo",
             "paddleocr",
             "nanbeige",
+            "deci",
         ),
         _LLAMA,
     ),
