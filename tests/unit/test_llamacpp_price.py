@@ -71,9 +71,11 @@ def test_more_costs_more(model) -> None:
 def test_older_builds() -> None:
     """A build before a rule changed is priced with the rule of its day."""
     made = checkpoint_of("shapes", "llama-3.2-1b")
-    asked = LlamaWorkload(ctx=4000, slots=1)
+    asked = LlamaWorkload(ctx=4000, slots=1, flash_attn="off")
     cells = {build: price(made, asked, (), version=build).workload["ctx"] for build in (6500, 11434)}
     assert cells == {6500: 4000, 11434: 4096}
+    asked = asked.replace(flash_attn="on")
+    assert price(made, asked, (), version=6500).workload["ctx"] == 4096  # flash attention's kernels needed whole blocks already
     small = {build: priced(price(made, asked, (), version=build), "cpu", "compute") for build in (6500, 11434)}
     assert small[6500] > 4 * 512 * 128256 / MIB > small[11434]  # logits of every token of a micro-batch, then of the wanted ones only
 

@@ -10,7 +10,7 @@ from brim.facts.workload import LlamaWorkload
 from brim.units import round_up
 
 # The builds at which an allocation rule changed. Each is the first build that is known to have the new rule; where only an interval is known, its upper end.
-PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp; 32 before, October 2025)
+PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
 SWA_PADDING_256 = 7030  # the sliding window's cache padded to 256 (issue 17037, November 2025)
 OUTPUT_CAP = 9967  # `n_outputs_max` caps the logits: in a public log of b9967, not in those up to b9272
 F16_COPY = 9300  # f16 copy of a quantised cache inside the compute buffer (PR 23907, May 2026); the pool held the same bytes before
@@ -65,8 +65,8 @@ class Context:
         self.kv_offload = workload.kv_offload is not False
         self.op_offload = workload.op_offload is not False
         self.swa_full = bool(workload.swa_full)
-        self._sizes(workload, hp)
         self._types(workload, hp)
+        self._sizes(workload, hp)
         self._outputs(workload, server=server)
         self.window_cells = self._window(hp)
 
@@ -79,7 +79,7 @@ class Context:
         asked = 512 if workload.ubatch is None else workload.ubatch
         self.batch = min(ctx, batch) if hp.causal else batch
         self.ubatch = min(self.batch, asked or batch)
-        padding = 256 if self.version >= PADDING_256 else 32
+        padding = 256 if self.version >= PADDING_256 or self.flash else 32
         self.total_cells = round_up(ctx, padding)
         if self.unified:
             self.cells, self.streams = self.total_cells, 1
