@@ -175,7 +175,7 @@ _PLACED: "list[tuple[Hparams, tuple[object, ...], Placement]]" = []
 def placed(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool) -> Placement:
     """`place`, remembered for the last few: a search over contexts asks for the same placement again and again."""
     key = (
-        workload.split_mode, workload.main_gpu, workload.gpu_layers, workload.tensor_split, workload.override_tensors, workload.cpu_experts, devices, load_mtp,
+        workload.split_mode, workload.main_gpu, workload.gpu_layers, workload.tensor_split, workload.override_tensors, workload.cpu_experts, devices, load_mtp, workload.mmap is not False,
     )  # fmt: skip
     for known, asked, found in _PLACED:
         if known is hp and asked == key:
