@@ -26,6 +26,11 @@ def _pair(key: str, tail: bytes) -> bytes:
     return _head(pairs=1) + text(key) + tail + bytes(64)
 
 
+def _words() -> bytes:
+    """Strings of 60 KiB each, 66 MiB together: no single one is too long."""
+    return _head(pairs=1100) + b"".join(text(f"k{number}") + struct.pack("<I", 8) + text("x" * 61_440) for number in range(1100))
+
+
 def _row(name: str = "t", dims: tuple[int, ...] = (32,), code: int = 0, offset: int = 0, rank: int | None = None) -> bytes:
     raw = _head(1, 1) + text("general.architecture") + struct.pack("<I", 8) + text("llama")
     raw += text(name) + struct.pack("<I", len(dims) if rank is None else rank) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", code, offset)
@@ -62,6 +67,9 @@ def _gguf_rows() -> list[tuple[str, bytes, str, str]]:
         ("cut-in-the-counts", _head()[:12], "truncated", "tensor count"),
         ("tensors-2-60", _head(tensors=1 << 60), "bad_header", "tensors"),
         ("pairs-2-60", _head(pairs=1 << 60), "bad_header", "metadata pairs"),
+        ("tensors-300000", _head(tensors=300_000) + bytes(8 << 20), "too_large", "at most 200000"),
+        ("pairs-200000", _head(pairs=200_000) + bytes(3 << 20), "too_large", "at most 200000"),
+        ("words-without-end", _words(), "too_large", "in all"),
         ("key-2-62", _head(pairs=1) + Q(1 << 62) + bytes(64), "bad_header", "length"),
         ("key-past-the-end", _head(pairs=1) + Q(1000) + bytes(64), "truncated", "the key"),
         ("key-not-utf8", _head(pairs=1) + Q(2) + b"\xff\xfe" + bytes(64), "bad_header", "UTF-8"),
@@ -124,6 +132,7 @@ def _safetensors_rows() -> list[tuple[str, bytes, str, str]]:
         ),
         ("dtype-twice", safetensors(b'{"t":{"dtype":"F32","dtype":"F64","shape":[1],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "twice"),
         ("million-lists", safetensors(b'{"a":[' + b"[]," * 300_000 + b"[]]}"), "bad_header", "not believed"),
+        ("lists-just-thin-enough", safetensors(b'{"a":[' + b"[1]," * 300_000 + b"[]]}"), "bad_header", "not believed"),
         ("nan", safetensors(b'{"t":{"dtype":"F32","shape":[NaN],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "NaN"),
         ("huge-number", safetensors(b'{"t":{"dtype":"F32","shape":[1' + b"0" * 4000 + b'],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "digits"),
         ("metadata-a-number", safetensors({"__metadata__": {"a": 1}}), "bad_header", "__metadata__"),
@@ -172,6 +181,7 @@ def _onnx_rows() -> list[tuple[str, bytes, str, str]]:
         ("raw-too-short", onnx(onnx_tensor("w", (4,), 1, bytes(8))), "bad_tensor", "16 bytes by its dimensions"),
         ("name-twice", onnx(onnx_tensor("w", (1,), 1, bytes(4)), onnx_tensor("w", (1,), 1, bytes(4))), "bad_tensor", "twice"),
         ("name-of-a-mebibyte", onnx(onnx_tensor("w" * (1 << 20), (1,), 1, bytes(4))), "bad_header", "a name of"),
+        ("tensors-60000", field(1, 10) + field(2, b"p") + field(7, field(5, field(2, 1)) * 60_000), "bad_header", "more than 50000"),
         ("graphs-nested", field(1, 10) + field(2, b"p") + field(7, loop), "bad_header", "nested"),
         ("outside-traversal", onnx(onnx_tensor("w", (1,), 1, location="../../etc/passwd")), "bad_shards", "plain file name"),
         ("outside-absolute", onnx(onnx_tensor("w", (1,), 1, location="/etc/passwd")), "bad_shards", "plain file name"),

@@ -138,7 +138,7 @@ def torch_files() -> list[Row]:
 
 
 def hostile() -> list[tuple[str, int, float, int, str]]:
-    """(name, exit code, seconds, peak bytes, reason) of every row of the corpus, each in a process of its own."""
+    """(name, exit code, seconds of CPU, peak bytes, reason) of every row of the corpus, each in a process of its own."""
     rows = []
     for name, files, path, reason, _ in attacks():
         with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +172,7 @@ def main() -> None:
     slow, large = max(corpus, key=lambda row: row[2]), max(corpus, key=lambda row: row[3])
     lines += [f"## Hostile corpus: {len(corpus)} faults, {len(corpus) - len(wrong)} refused with exit 5 and their own reason", ""]
     lines += [
-        f"Whole processes (`brim inspect --json FILE`): worst time {slow[2] * 1e3:.0f} ms (`{slow[0]}`), worst memory {large[3] / 2**20:.1f} MiB (`{large[0]}`); bounds: 1 s, 100 MiB.",
+        f"Whole processes (`brim inspect --json FILE`): worst CPU time {slow[2] * 1e3:.0f} ms (`{slow[0]}`), worst memory {large[3] / 2**20:.1f} MiB (`{large[0]}`); bounds: 1 s, 100 MiB.",
         "",
     ]
     lines += ["| fault | exit | reason | ms | MiB |", "|---|---:|---|---:|---:|"]

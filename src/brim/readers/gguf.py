@@ -34,6 +34,9 @@ MAX_NAME_BYTES = 255
 LLAMA_CPP_NAME_BYTES = 63  # GGML_MAX_NAME less its NUL, ggml/include/ggml.h
 MAX_DIMS = 4  # GGML_MAX_DIMS
 MAX_SHARDS = 10_000
+MAX_TENSORS = 200_000  # the largest models with experts apart have some 60 000
+MAX_PAIRS = 100_000
+MAX_TEXT_BYTES = 64 << 20  # all decoded strings together
 WORTH_KEEPING = 10_000  # a list of so many strings takes half a millisecond to walk
 _SMALLEST_PAIR = 8 + 4 + 1  # an empty key, its type, one byte of value
 _SMALLEST_TENSOR = 8 + 4 + 4 + 8  # an empty name, no dimensions, type, offset
@@ -56,6 +59,7 @@ class _Header:
         self.order = "<"
         self.known: Mapping[int, int] = {}
         self.ends: dict[int, int] = {}
+        self.decoded = 0
 
     def where(self) -> int:
         """The cursor as an offset in the file."""
@@ -97,6 +101,9 @@ class _Header:
         if length > limit:
             raise BadHeader(f"{self.source.name}: {what} claims a length of {length} bytes (at most {limit})")
         self.need(length, what)
+        self.decoded += length
+        if self.decoded > MAX_TEXT_BYTES:
+            raise TooLarge(f"{self.source.name}: the names and words of its header are longer than {MAX_TEXT_BYTES} bytes in all ({what})")
         raw = self.data[self.at : self.at + length]
         self.at += length
         try:
@@ -174,6 +181,8 @@ def scan(source: "Source", shard: int = 0, known: "Mapping[int, int] | None" = N
     pair_count = header.number("Q", 8, "the metadata count")
     _check_count(header, "metadata pairs", pair_count, _SMALLEST_PAIR)
     _check_count(header, "tensors", tensor_count, _SMALLEST_TENSOR)
+    if tensor_count > MAX_TENSORS or pair_count > MAX_PAIRS:
+        raise TooLarge(f"{source.name}: claims {tensor_count} tensors and {pair_count} metadata pairs (at most {MAX_TENSORS} and {MAX_PAIRS})")
     metadata = _metadata(header, pair_count)
     notes: list[str] = []
     tensors = _tensors(header, tensor_count, metadata, shard, notes)

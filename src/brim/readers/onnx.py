@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 MAX_DIMS = 64
 MAX_DEPTH = 32
-MAX_TENSORS = 1_000_000
+MAX_TENSORS = 50_000
+MAX_NODES = 2_000_000
 MAX_NAME = 4096
 _WINDOW = 16 << 10
 _STRING = 8  # TensorProto.STRING
@@ -153,6 +154,8 @@ def _graph(wire: _Wire, part: Part, at: int, end: int, depth: int) -> None:
                     _tensor(wire, part, inner_start, inner_stop)
         elif field == 1:
             part.nodes += 1
+            if part.nodes > MAX_NODES:
+                raise BadHeader(f"{part.name}: has more than {MAX_NODES} nodes")
             _node(wire, part, start, stop, depth, logical)
     if logical:
         for index in range(first, len(part.tensors)):

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MAX_TENSORS = 1_000_000
+MAX_TENSORS = 200_000
 MAX_DIMS = 64
 _MOST = (1 << 63) - 1
 _KEPT_STRINGS = 64

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 64 << 20
 MAX_DEPTH = 64
-_BYTES_A_CONTAINER = 4  # a text with more than one container in four bytes is `[[],[],…`: twenty times its size in memory
+_BYTES_A_CONTAINER = 8  # a text with more than one container in eight bytes is `[[],[],…`: ten times its size in memory and more
 _FREE_CONTAINERS = 4096
+_MOST_CONTAINERS = 1_000_000
 
 
 def read_json(source: "Source", cap: int = MAX_TEXT_BYTES) -> "Any":
@@ -65,7 +66,7 @@ def decode_json(name: str, raw: bytes) -> "Any":
 def check_density(name: str, raw: bytes) -> None:
     """Refuse a text whose containers would take a large multiple of its own size, before any is made."""
     containers = raw.count(b"[") + raw.count(b"{")
-    if containers > _FREE_CONTAINERS + len(raw) // _BYTES_A_CONTAINER:
+    if containers > min(_FREE_CONTAINERS + len(raw) // _BYTES_A_CONTAINER, _MOST_CONTAINERS):
         raise BadHeader(f"{name}: {containers} lists and objects in {len(raw)} bytes are not believed")
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from brim.seams import Source
 
 MAX_DIRECTORY_BYTES = 64 << 20
+MAX_RECORDS = 200_000
 _END, _END64, _LOCATOR64, _ENTRY, _LOCAL = b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\1\2", b"PK\3\4"
 _NONE16, _NONE32 = 0xFFFF, 0xFFFFFFFF
 
@@ -43,6 +44,8 @@ def scan(source: "Source", shard: int = 0) -> Part:
         raise TooLarge(f"{source.name}: a zip directory of {size} bytes is above the cap of {MAX_DIRECTORY_BYTES}")
     if start + size > source.size:
         raise Truncated(f"{source.name}: the zip directory ends at byte {start + size}, but the file at {source.size}")
+    if count > MAX_RECORDS:
+        raise TooLarge(f"{source.name}: {count} records in the zip directory are above the cap of {MAX_RECORDS}")
     if count * 46 > size:
         raise BadHeader(f"{source.name}: {count} records do not fit into a zip directory of {size} bytes")
     tensors, names = _storages(source, source.read(start, size), count, start, shard)
