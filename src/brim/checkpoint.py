@@ -265,6 +265,8 @@ def _safetensors(sources: "list[Source]", folder: "str | None", index: "Any" = N
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
     shape, weights = _told(config, parts[0].name) if config else (_UNKNOWN, ())
     tensors, layout, more = unpack(tensors, config, quantisation_of(config, parts[0].name))
+    # positions and counters that a module saved beside its weights are no parameters
+    tensors = tuple(tensor.replace(elements=0) if tensor.dtype in ("I64", "BOOL") and tensor.elements else tensor for tensor in tensors)
     if weights and not isinstance(shape, Missing):
         from brim.shapes.directory import beside
 

@@ -232,6 +232,13 @@ def test_a_sharded_folder_is_one_checkpoint(index: bool, tmp_path) -> None:
         assert open_checkpoint(str(tmp_path / "model.safetensors.index.json")).tensors == checkpoint.tensors
 
 
+def test_saved_positions_are_no_parameters(tmp_path) -> None:
+    """An integer buffer beside the weights keeps its bytes and counts for nothing."""
+    reference_safetensors.save_file({"w": np.zeros((2, 3), np.float32), "position_ids": np.zeros((1, 512), np.int64)}, tmp_path / "m.safetensors")
+    held = {t.name: (t.stored_bytes, t.elements) for t in open_checkpoint(str(tmp_path / "m.safetensors")).tensors}
+    assert held == {"w": (24, 6), "position_ids": (4096, 0)}
+
+
 def test_an_index_that_claims_another_size_is_told(tmp_path) -> None:
     """`total_size` beside the truth is no refusal (exporters get it wrong), but said."""
     sharded(tmp_path)
