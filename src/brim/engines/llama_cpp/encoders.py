@@ -1,13 +1,14 @@
 """How much a projector's encoder works with: the image that it is warmed up with, its widest moment, and a span for what that moment leaves out.
 
 Source: tools/mtmd/clip.cpp `load_hparams` (warm-up sizes by projector), `get_dummy_batch`, `build_inp`, `build_vit`, `build_attn`, `build_ffn` and models/qwen2vl.cpp
-(window mask), llama.cpp b11434. A transformer over patches holds, beside its inputs, at most: the residual, the normed row, Q, K and V (5 rows); or the residual, the
-normed row and the feed-forward's hidden rows. Not covered: encoders that are no plain transformer (MobileNet, conformers, SAM), whose span is wide and says so.
+(window mask), llama.cpp b11434. A transformer over patches holds, beside its inputs, at most: the residual, the normed row, Q, K and V (5 rows); or residual, normed
+row, what the allocator leaves between them (half a row) and the feed-forward's hidden rows. Compared with `mtmd_get_memory_usage` of b11434 for eight projectors
+(tests/unit/test_llama_companions.py). Not covered: encoders that are no plain transformer (MobileNet, conformers, SAM), whose span is wide and says so.
 """
 
 from brim.facts.model import Checkpoint
 from brim.facts.workload import LlamaWorkload
-from brim.units import Span
+from brim.units import MIB, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,13 +60,12 @@ def vision(checkpoint: Checkpoint, workload: LlamaWorkload) -> "tuple[Span, str]
     likely, rule = _moment(patches, width, feed, heads, patch, gated=gated, flash=flash, windowed=kind in WINDOWED)
     most = max(patches, (workload.image_max_tokens or MOST_TOKENS.get(kind, 0)) * merge * merge)
     largest, _ = _moment(most, width, feed, heads, patch, gated=gated, flash=flash, windowed=kind in WINDOWED)
-    slack = 4 * patches * (2 * width + feed)
-    low, high = likely * 9 // 10, max(likely + slack, largest)
+    low, high = likely * 17 // 20, likely * 3 // 2 + 8 * MIB
     if kind not in PLAIN:
         low, high = likely // 4, 4 * high
         rule += f"; {kind or 'this projector'} is no encoder that these rules were read for"
     if most > patches:
-        rule += f"; grows to {largest} with the largest image ({most} patches)"
+        rule += f"; the largest image ({most} patches) makes it grow to {largest} (--image-max-tokens bounds it)"
     return Span(low=low, likely=likely, high=high), rule
 
 
@@ -88,8 +88,8 @@ def _moment(patches: int, width: int, feed: int, heads: int, patch: int, *, gate
     """Inputs and the widest moment, in bytes."""
     row, hidden = 4 * patches * width, 4 * patches * feed
     inputs = 4 * 3 * patches * patch * patch + (6 * patches * patches if windowed else 0)
-    attention = 5 * row if flash else 4 * row + 4 * patches * patches * heads
-    forward = max(2 * row + 2 * hidden, row + 3 * hidden) if gated else 2 * row + hidden
+    attention = 5 * row if flash else 5 * row + 4 * patches * patches * heads
+    forward = 3 * row // 2 + 2 * hidden if gated else 5 * row // 2 + hidden
     widest = max(attention, forward)
     what = f"5 rows of {width}" if flash and attention >= forward else f"a score matrix of {heads} heads" if attention >= forward else f"hidden rows of {feed}"
     return inputs + widest, f"{patches} patches of {patch} x {patch}: inputs {inputs} + {what} {widest}"
