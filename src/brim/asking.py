@@ -9,7 +9,7 @@ from brim.errors import BrimError, CannotTell, Unreadable, Usage
 from brim.facts.workload import LlamaWorkload
 from brim.gate import FITS, judge
 from brim.knobs import NAMES, Trial, last_resorts, make, micro_batch, pricer, slots
-from brim.lineup import chosen_by_engine, specs
+from brim.lineup import chosen_by_engine, left_visible, specs
 from brim.planner import Answer, Solver
 from brim.prediction import Prediction, predict
 from brim.units import format_bytes
@@ -183,7 +183,7 @@ def fit_command(
         raise CannotTell(f"the {command.program} command names no model", hint="Give the model before the --: brim fit MODEL -- COMMAND")
     if isinstance(named, str):
         named = _opened(named, command.local_file, read)
-    chosen, strangers = chosen_by_engine(devices, command.devices)
+    chosen, strangers = chosen_by_engine(left_visible(devices, command.visible), command.devices)
     return fit_llama(
         named, command_workloads(command), chosen, read=read, version=version, fixed=fixed_by(command.given),
         caveats=(*caveats, *command.caveats, *strangers), defaults=command.defaults, unpriced=command.unpriced, learn=learn,
@@ -284,6 +284,10 @@ def solve_llama(
     for name in wanted:
         if name in fixed:
             raise Usage(f"--for {name}: you fixed it yourself", hint="Leave its flag out, or solve for another knob.")
+    if "quant" in wanted and not checkpoint.tensors:
+        raise CannotTell(
+            f"{checkpoint.name}: a quantisation's size needs the tensor directory, and there is none", hint="Give a GGUF or a shape file with tensors."
+        )
     accelerators = tuple(device.id for device in devices if device.backend != "cpu")
     if not accelerators and any(name in ("layers", "experts", "split") for name in wanted):
         raise Usage("--for layers, experts and split need an accelerator", hint="Give one: --device cuda:24GiB.")

@@ -176,3 +176,17 @@ def chosen_by_engine(devices: tuple[Device, ...], names: "tuple[str, ...] | None
     strangers = [name for name in names if name.lower() not in by_name]
     caveats = tuple(f"the command's device {name} is not among the devices given to brim" for name in strangers)
     return (*dict.fromkeys(chosen), *hosts), caveats
+
+
+def left_visible(devices: tuple[Device, ...], names: "tuple[str, ...] | None") -> tuple[Device, ...]:
+    """The devices that `CUDA_VISIBLE_DEVICES=1,0` (and its like) in front of a command leaves, in that order; the host always stays. Names are indices or UUIDs."""
+    if names is None:
+        return devices
+    accelerators = [device for device in devices if device.backend != "cpu"]
+    chosen: list[Device] = []
+    for name in names:
+        found = next((one for one in accelerators if str(one.index) == name or (isinstance(one.uuid, str) and one.uuid.startswith(name))), None)
+        if found is None:  # CUDA ignores everything behind the first name that is none
+            break
+        chosen.append(found)
+    return (*dict.fromkeys(chosen), *(device for device in devices if device.backend == "cpu"))

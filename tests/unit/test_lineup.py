@@ -4,7 +4,7 @@ import pytest
 
 from brim.errors import Usage
 from brim.facts.device import Budget, Device, Memory
-from brim.lineup import Model, Wanted, assemble, chosen_by_engine, parse, specs
+from brim.lineup import Model, Wanted, assemble, chosen_by_engine, left_visible, parse, specs
 from brim.units import GIB
 from brim.values import Missing
 
@@ -116,3 +116,12 @@ def test_the_commands_own_device_list_chooses(names: "tuple[str, ...] | None", i
     devices, caveats = chosen_by_engine((card(0), card(1), host()), names)
     assert [d.id for d in devices] == ids
     assert len(caveats) == said
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [(None, ["cuda:0", "cuda:1", "cpu"]), (("1",), ["cuda:1", "cpu"]), (("1", "0"), ["cuda:1", "cuda:0", "cpu"]), (("1", "7", "0"), ["cuda:1", "cpu"])],
+)
+def test_a_variable_before_the_command_narrows_the_cards(names: "tuple[str, ...] | None", ids: list[str]) -> None:
+    """CUDA_VISIBLE_DEVICES by index, in its order, up to the first name that is none."""
+    assert [d.id for d in left_visible((card(0), card(1), host()), names)] == ids

@@ -250,13 +250,14 @@ def test_llama_bench_reads_ranges(text: str, count: int) -> None:
 
 def test_devices_are_the_engines_names() -> None:
     """--device CUDA0,CUDA1 and none; CUDA_VISIBLE_DEVICES beside them."""
-    command = read(words("llama-server -m a.gguf -dev CUDA0,CUDA1"), {"CUDA_VISIBLE_DEVICES": "1,0"})
+    command = read(words("CUDA_VISIBLE_DEVICES=1,0 llama-server -m a.gguf -dev CUDA0,CUDA1"), {"CUDA_VISIBLE_DEVICES": "0"})
     assert command is not None
     assert command.devices == ("CUDA0", "CUDA1")
     assert command.visible == ("1", "0")
-    none = read(words("llama-server -m a.gguf -dev none"), {})
+    none = read(words("llama-server -m a.gguf -dev none"), {"CUDA_VISIBLE_DEVICES": "1"})
     assert none is not None
     assert none.devices == ()
+    assert none.visible is None  # it was there before the command: the probe has already applied it
 
 
 def test_secrets_are_not_kept() -> None:
@@ -271,3 +272,10 @@ def test_every_setter_belongs_to_a_known_option() -> None:
     assert set(APPLY) <= names
     assert names >= UNPRICED
     assert all(row.source for row in ROWS.values())
+
+
+def test_a_file_beside_a_repository_is_kept_as_where_to_find_it() -> None:
+    command = read(["llama-server", "-m", "x.gguf", "-hf", "o/n"], {})
+    assert command is not None
+    assert command.local_file == "x.gguf"
+    assert command.mmproj_auto

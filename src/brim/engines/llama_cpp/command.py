@@ -23,7 +23,7 @@ class Command(Record):
 
     `model` is a path, a URL or `hf:org/name[:file or quantisation]`, None where the command names none. `workloads` are resolved (every default filled in);
     llama-bench makes several. `given` is the first workload as the user wrote it. `devices` are the engine's own device names (None: not said; empty: none).
-    `visible` are the devices that a `*_VISIBLE_DEVICES` variable leaves. `defaults` are sentences on the defaults that decide memory.
+    `visible` are the devices that a `*_VISIBLE_DEVICES` variable in the command leaves (one that was there before is the probe's business). `defaults` are sentences on the defaults that decide memory.
     """
 
     program: str
@@ -76,9 +76,16 @@ _OWN_WORD = {"timeout": 1, "chrt": 1}
 
 def read(words: "Sequence[str]", environ: "Mapping[str, str]") -> "Command | None":
     """The command as llama.cpp or a packaging of it would take it; None where the program is none of theirs. `Usage` for a value that cannot be read."""
+    outer = environ
     words, environ = unwrap(tuple(words), environ)
-    if not words:
+    found = _read(words, environ) if words else None
+    if found is None:
         return None
+    said = next((environ[key] for key in _VISIBLE if environ.get(key) != outer.get(key) and key in environ), None)
+    return found if said is None else found.replace(visible=tuple(part.strip() for part in said.split(",") if part.strip()))
+
+
+def _read(words: tuple[str, ...], environ: "Mapping[str, str]") -> "Command | None":
     name = program_name(words[0])
     rest = words[1:]
     if name == "llama" and rest and rest[0] in _SUBCOMMANDS:
@@ -277,15 +284,13 @@ def finish(given: Given, engine: str, environ: "Mapping[str, str]", variants: "t
     """The command of what was given: defaults filled in, the model named, the devices kept apart."""
     asked = LlamaWorkload(program=given.program, **given.fields, unpriced=tuple(given.unpriced))
     resolved = [resolve(one) for one in (variants or (asked,))]
-    visible = next((environ[key] for key in _VISIBLE if key in environ), None)
     auto = bool(given.hf_repo) and not given.no_mmproj and asked.mmproj is None and PROGRAMS.get(given.program) in ("server", "cli", "mtmd")
     caveats = list(dict.fromkeys(given.caveats))
     if auto:
         caveats.append("-hf also loads the projector that its repository ships, if there is one; give --mmproj to price it or --no-mmproj to leave it out")
     return Command(
         program=given.program, engine=engine, model=given.model(), workloads=tuple(dict.fromkeys(one for one, _ in resolved)), given=asked,
-        devices=given.devices,
-        visible=None if visible is None else tuple(part.strip() for part in visible.split(",") if part.strip()), local_file=given.path, mmproj_auto=auto,
+        devices=given.devices, local_file=given.path, mmproj_auto=auto,
         unpriced=tuple(dict.fromkeys(given.unpriced)), defaults=tuple(dict.fromkeys(note for _, notes in resolved for note in notes)),
         caveats=tuple(caveats),
     )  # fmt: skip
