@@ -85,6 +85,7 @@ ALLOWED |= {
     "learning": _BASE | SPINE | EDGES,
     "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
 }
+ALLOWED["card_report"] |= {"machine"}
 ALLOWED["profiled"] = ALLOWED["verbs"] | {"verbs"}
 ALLOWED["api"] |= {"learning", "profiled"}
 ALLOWED["cli"] |= {"card_report", "verbs", "resume", "watching"}

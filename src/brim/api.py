@@ -388,7 +388,6 @@ def run(
     """
     from brim.facts.extras import Extras
     from brim.launch import run as launch
-    from brim.learning import remember
 
     folder, extras = run_dir or default_run_dir(), extras or Extras()
     if profile is not None:
@@ -404,20 +403,18 @@ def run(
     awake = any(name != "cpu" for name in limits.devices) or (prediction is not None and any(item.device.backend != "cpu" for item in prediction.gate.devices))
     eyes = probe or machine(environ=environ, clock=clock, wake=awake)  # a laptop's card that the job does not use sleeps on
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
-    if prediction is not None:
-        remember(prediction, result.report)
-    return result.replace(report=_completed(folder, result.report, profile))
+    return result.replace(report=_completed(folder, result.report, profile, prediction))
 
 
-def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | None") -> "Mapping[str, Any]":
-    """The report with the profile's part, and the HTML page beside it; what cannot be written costs one line on stderr, never the run's own code."""
+def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | None", prediction: "Prediction | None") -> "Mapping[str, Any]":
+    """Learn from the run, and give its report with the profile's part and the HTML page beside it; what cannot be written costs one line on stderr, never the run's code."""
     import sys
 
     from brim.errors import BrimError
     from brim.profiled import complete
 
     try:
-        return complete(folder, report, profile)
+        return complete(folder, report, profile, prediction)
     except BrimError as fault:
         print(f"brim: the run's pages are not complete: {fault}", file=sys.stderr)
         return report

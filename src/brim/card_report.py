@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from brim.facts.profile import Profile
 
 UNASKED = object()
+DEADLINE_NS = 10_000_000_000
 
 
 def config_folder() -> str:
@@ -92,9 +93,22 @@ def governor_report(
 def _ask(readings: "str | None") -> runtime_report.Telemetry:
     """Telemetry from a script of readings or from the cards."""
     command, rows, error = gpu_rows.nvidia_smi() if readings is None else gpu_rows.scripted(os.fspath(readings))
+    if error and readings is None and not _is_there("nvidia-smi"):
+        from brim.clock import SystemClock
+        from brim.machine import Machine
+
+        seen = runtime_report.telemetry_of(Machine(environ=os.environ, clock=SystemClock(), deadline_ns=DEADLINE_NS).look(), "NVML, as brim probe asks it")
+        if seen.cards:
+            return seen
     if error:
         return runtime_report.Telemetry(command=command, error=error)
     return runtime_report.telemetry_of(rows, command)
+
+
+def _is_there(program: str) -> bool:
+    from shutil import which
+
+    return which(program) is not None
 
 
 def _computed(profile: "Profile", out: str) -> runtime_report.Preflight:

@@ -104,7 +104,7 @@ def run_of(opened: Opened, seen: evidence.Gathered, *, now_ns: int | None = None
         journal_holds=opened.chain_holds,
         end_record=any(line.kind == "end" for line in lines),
         priced=_priced(opened.plan),
-        comparisons=_comparisons(opened),
+        comparisons=_comparisons(opened, seen),
         **_quality(opened),
     )
 
@@ -115,13 +115,13 @@ def evidence_of(opened: Opened, seen: "evidence.Gathered | None" = None, *, now_
     return evidence.of(run_of(opened, seen, now_ns=now_ns), seen)
 
 
-def page(folder: str, profile: "Profile | None" = None) -> str:
+def page(folder: str, profile: "Profile | None" = None, seen: "evidence.Gathered | None" = None) -> str:
     """The self-contained HTML page of a run. `Unreadable` where there is no journal."""
     from brim import claims as court
     from brim.reports import html
 
     opened = open_run(folder)
-    seen = gathered(folder)
+    seen = gathered(folder) if seen is None else seen
     run = run_of(opened, seen)
     found = evidence.of(run, seen)
     verdicts = court.judge(court.rules_of(profile.claims if profile is not None else _run_profile_claims(opened)), found)
@@ -168,19 +168,53 @@ def _priced(plan: "Mapping[str, Any] | None") -> bool | None:
     return not answer.get("missing") and bool(answer.get("parts"))
 
 
-def _comparisons(opened: Opened) -> tuple[Comparison, ...]:
-    """The measured peak beside the predicted span. On the host the job holds its program too, which the plan does not price: the span is that of the report's own row."""
-    rows = (opened.report or {}).get("comparison")
+def peaks(report: "Mapping[str, Any] | None", seen: evidence.Gathered) -> dict[str, int]:
+    """The most that the job held on each device, in bytes: on the host anonymous, shared and mapped memory of its processes, on a card what the samples say."""
+    found: dict[str, int] = {}
+    held, mapped = (report or {}).get("peak_held_bytes"), (report or {}).get("peak_mapped_bytes")
+    if isinstance(held, int) and isinstance(mapped, int):
+        found["cpu"] = held + mapped
+    for name, track in seen.tracks.items():
+        device, _, last = name.rpartition(".")
+        if last == "held_bytes" and device and track.points:
+            found[device] = int(max(value for _, value in track.points))
+    return found
+
+
+FOREIGN_BYTES = 64 << 20
+
+
+def foreign(seen: evidence.Gathered) -> str:
+    """What spoils a measurement: memory on a card that somebody else took or gave back while the job ran (free and held together must stay the same); empty where nothing did."""
+    said = []
+    for name, track in seen.tracks.items():
+        device, _, last = name.rpartition(".")
+        free = dict(seen.tracks[f"{device}.free_bytes"].points) if f"{device}.free_bytes" in seen.tracks else {}
+        if last != "held_bytes" or not device or not free:
+            continue
+        both = [free[at] + value for at, value in track.points if at in free]
+        if both and max(both) - min(both) > FOREIGN_BYTES:
+            said.append(f"foreign processes on {device}: {int(max(both) - min(both)) >> 20} MiB came or went")
+    return "; ".join(said)
+
+
+def _comparisons(opened: Opened, seen: evidence.Gathered) -> tuple[Comparison, ...]:
+    """The measured peak beside the predicted span, device by device. On the host the job holds its program too, which a plan prices once a run here has taught it."""
     answer = (opened.plan or {}).get("prediction")
-    if not isinstance(rows, list) or not isinstance(answer, dict):
+    if not isinstance(answer, dict):
         return ()
-    total = next((row for row in rows if isinstance(row, dict) and row.get("part") == "total"), None)
-    if total is None or not isinstance(total.get("measured_bytes"), int):
-        return ()
-    spans = [part.get("bytes", {}) for part in answer.get("parts", [])]
-    low, likely, high = (sum(int(span.get(end, 0)) for span in spans) for end in ("low", "likely", "high"))
-    measured = int(total["measured_bytes"])
-    return (Comparison(device="cpu", low=low, likely=likely, high=high, measured=measured, within=low <= measured <= high),)
+    spans: dict[str, list[int]] = {}
+    for part in answer.get("parts", ()):
+        span = spans.setdefault(str(part.get("device")), [0, 0, 0])
+        for index, end in enumerate(("low", "likely", "high")):
+            span[index] += int(part.get("bytes", {}).get(end, 0))
+    measured = peaks(opened.report, seen)
+    if any(device not in measured for device in spans):
+        return ()  # one device that nobody measured leaves the comparison open
+    return tuple(
+        Comparison(device=device, low=low, likely=likely, high=high, measured=measured[device], within=low <= measured[device] <= high)
+        for device, (low, likely, high) in spans.items()
+    )
 
 
 def _quality(opened: Opened) -> "dict[str, bool | Missing]":

@@ -61,11 +61,19 @@ def calibrator(devices: "Sequence[Device]", architecture: str, environ: "Mapping
 
 
 def learn_from(
-    prediction: "Prediction", report: "Mapping[str, Any]", *, bare: "Plan | None" = None, path: str | None = None, at: str
+    prediction: "Prediction",
+    report: "Mapping[str, Any]",
+    *,
+    at: str,
+    bare: "Plan | None" = None,
+    path: str | None = None,
+    peaks: "Mapping[str, int] | None" = None,
+    foreign: str = "",
 ) -> "tuple[Observation, ...]":
     """Add one governed run to the store and return what was added; nothing from a run that did not get as far as the engine's own buffers.
 
     `bare` is the plan as priced without calibration (default: the prediction's), because a residual must not be learnt from what was learnt before.
+    `peaks` is the most that the job held on each device (bytes); `foreign` names what spoils it.
     """
     from brim import calibration
     from brim.stores import ledger
@@ -74,23 +82,26 @@ def learn_from(
     if plan.missing or not report.get("engine_buffers"):
         return ()
     devices = [item.device for item in prediction.gate.devices]
-    only = devices[0].id if len(devices) == 1 else ""
+    known = {device.id for device in devices}
     measured: dict[tuple[str, str], int] = {}
     for row in report["engine_buffers"]:
-        key = (str(row.get("part")), str(row.get("device") or only))
-        measured[key] = measured.get(key, 0) + int(row.get("bytes", 0))
-    held, mapped = report.get("peak_held_bytes"), report.get("peak_mapped_bytes")
-    peaks = {"cpu": held + mapped} if only == "cpu" and isinstance(held, int) and isinstance(mapped, int) else {}
-    peaks.update({str(device): int(count) for device, count in (report.get("device_peaks") or {}).items() if isinstance(count, int)})
-    about = {"at": at, "run": os.path.basename(str(report.get("run_dir", ""))), "architecture": prediction.checkpoint.architecture}
-    about["foreign"] = str(report.get("foreign") or "")
-    found = calibration.observe(plan, measured, peaks, device_names(devices), about)
+        device = _device_of(str(row.get("buffer", "")), known)
+        measured[str(row.get("part")), device] = measured.get((str(row.get("part")), device), 0) + int(row.get("bytes", 0))
+    about = {"at": at, "run": os.path.basename(str(report.get("run_dir", ""))), "architecture": prediction.checkpoint.architecture, "foreign": foreign}
+    found = calibration.observe(plan, measured, peaks or {}, device_names(devices), about)
     if found:
         ledger.change(store_path() if path is None else path, lambda document: _add(document, found))
     return found
 
 
-def remember(prediction: "Prediction", report: "Mapping[str, Any]") -> None:
+def _device_of(buffer: str, known: "set[str]") -> str:
+    """The device of one of llama.cpp's buffer types: CUDA0 is cuda:0, everything else (CPU, CPU_Mapped, CUDA_Host) is the host."""
+    word = buffer.rstrip("0123456789")
+    device = f"{word.lower()}:{buffer[len(word) :]}"
+    return device if buffer != word and device in known else "cpu"
+
+
+def remember(prediction: "Prediction", report: "Mapping[str, Any]", peaks: "Mapping[str, int]", foreign: str) -> None:
     """`learn_from` after a run of ours; a store that cannot be written costs one line on stderr, never the run."""
     from datetime import UTC, datetime
 
@@ -101,7 +112,7 @@ def remember(prediction: "Prediction", report: "Mapping[str, Any]") -> None:
         return
     at = datetime.fromtimestamp(SystemClock().wall_ns() / 1e9, UTC).isoformat(timespec="seconds")
     try:
-        learn_from(prediction, report, bare=prediction.bare, at=at)
+        learn_from(prediction, report, bare=prediction.bare, at=at, peaks=peaks, foreign=foreign)
     except (BrimError, OSError) as fault:
         print(f"brim: what this run taught could not be kept: {fault}", file=sys.stderr)
 

@@ -2,7 +2,7 @@
 
 import os
 
-from brim import dossier, runtime_report, verbs, watchdog
+from brim import dossier, learning, runtime_report, verbs, watchdog
 from brim.errors import BrimError
 from brim.facts.extras import Answer
 from brim.stores import files
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from brim.facts.device import Reading
     from brim.facts.profile import Profile
+    from brim.prediction import Prediction
 
 
 def gates(profile: "Profile", artifact: str, *, floor: int, max_temp: "float | None") -> "tuple[Callable[[Reading], Answer], ...]":
@@ -99,10 +100,13 @@ class ArtifactWatch:
         return (*lines, {"passed": passed, "reason": why, "event": "end", "artifact": self._path, "sha256": digest})
 
 
-def complete(folder: str, report: "Mapping[str, Any]", profile: "Profile | None") -> "Mapping[str, Any]":
-    """Add the profile's part to the reports of a finished run, and write the HTML page. The journal's head stays what it was."""
+def complete(folder: str, report: "Mapping[str, Any]", profile: "Profile | None", prediction: "Prediction | None" = None) -> "Mapping[str, Any]":
+    """Learn from a finished run, add the profile's part to its reports, and write its HTML page. The journal's head stays what it was."""
     import json
 
+    seen = dossier.gathered(folder)
+    if prediction is not None:
+        learning.remember(prediction, report, dossier.peaks(report, seen), dossier.foreign(seen))
     if profile is not None:
         opened = dossier.open_run(folder, verify=False)
         lines = [(line.at_ns, line.kind, dossier.body_of(line)) for line in opened.lines]
@@ -112,5 +116,5 @@ def complete(folder: str, report: "Mapping[str, Any]", profile: "Profile | None"
         from brim.reports import markdown
 
         files.write_whole(os.path.join(folder, "report.md"), markdown.run(dict(report)))
-    files.write_whole(os.path.join(folder, "report.html"), dossier.page(folder, profile))
+    files.write_whole(os.path.join(folder, "report.html"), dossier.page(folder, profile, seen))
     return report
