@@ -101,6 +101,6 @@ def level_ns(levels: "Sequence[tuple[int, str]]", start_ns: int, end_ns: int, po
         held = step if until - at <= limit else min(step, poll_ns)
         spent[level] = spent.get(level, 0) + held
     rest = max(end_ns - start_ns, 0) - sum(spent.values())
-    if rest > 0:
+    if rest > poll_ns:  # less than one poll is the way to the first sample
         spent["not_covered"] = rest
     return spent
