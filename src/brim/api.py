@@ -410,12 +410,11 @@ def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | Non
     """Learn from the run, and give its report with the profile's part and the HTML page beside it; what cannot be written costs one line on stderr, never the run's code."""
     import sys
 
-    from brim.errors import BrimError
     from brim.profiled import complete
 
     try:
         return complete(folder, report, profile, prediction)
-    except BrimError as fault:
+    except Exception as fault:  # noqa: BLE001 - a page must never change what a run ends with
         print(f"brim: the run's pages are not complete: {fault}", file=sys.stderr)
         return report
 

@@ -191,3 +191,42 @@ def test_signatures(brim, tmp_path) -> None:
     report = tmp_path / "one" / "report.json"
     report.write_text(report.read_text().replace('"exit_code": 0', '"exit_code": 1', 1))
     assert brim("verify", "one").returncode == 7
+
+
+def test_the_preflight_that_brim_writes_is_the_one_that_the_report_reads(brim, tmp_path) -> None:
+    """`brim preflight --out FILE` and `brim governor-report --preflight FILE` fit together: the figures of the file stand in the report."""
+    done = brim("preflight", "--params", "12e9", "--device", "RTX 3090", "--out", "p.json")
+    assert done.returncode in (0, 3), done.stderr
+    filed = json.loads((tmp_path / "p.json").read_text())
+    (tmp_path / "r.jsonl").write_text(json.dumps(READING))
+    done = brim("governor-report", "--out", "g", "--preflight", "p.json", "--readings", "r.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["preflight"]
+    assert shown["dense_class_params"] == filed["dense_class_params"] == 12_000_000_000
+    assert shown["int4_raw_weights_gb"] == filed["purefield_vram"]["int4_raw_weights_gb"]
+    assert shown["path"] == filed["report_path"]
+
+
+@pytest.mark.system
+def test_the_page_in_a_browser(brim, tmp_path) -> None:
+    """The page of a run opens in a headless Chromium in both themes without a line on the console, as tall as its text (skipped where there is no Chromium)."""
+    import os
+    import shutil
+    import subprocess
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no chromium here")
+    assert brim("run", "--run-dir", "r", "--", "sleep", "1").returncode == 0
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    for scheme in ("0", "1"):
+        shot = tmp_path / f"{scheme}.png"
+        done = subprocess.run(
+            [
+                chromium, *flags, "--disable-sync", "--enable-logging=stderr", f"--user-data-dir={tmp_path}/profile{scheme}", f"--blink-settings=preferredColorScheme={scheme}",
+                "--window-size=400,900", f"--screenshot={shot}", f"file://{tmp_path}/r/report.html",
+            ],
+            capture_output=True, text=True, timeout=90, check=False, env={**os.environ, "HOME": str(tmp_path)},
+        )  # fmt: skip
+        assert shot.exists(), done.stderr[-2000:]
+        assert "CONSOLE" not in done.stderr
