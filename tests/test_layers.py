@@ -86,6 +86,7 @@ ALLOWED |= {
     "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
 }
 ALLOWED["card_report"] |= {"machine"}
+ALLOWED["api"] |= {"dossier"}
 ALLOWED["profiled"] = ALLOWED["verbs"] | {"verbs"}
 ALLOWED["api"] |= {"learning", "profiled"}
 ALLOWED["cli"] |= {"card_report", "verbs", "resume", "watching"}

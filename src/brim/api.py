@@ -475,4 +475,8 @@ def verify(run: str) -> tuple[str, int, str]:
         except Unreadable as fault:
             raise BrokenJournal(str(fault)) from None
     count, found = store.verify(path, head, finished=head is not None)
+    from brim.dossier import papers
+
+    if wrong := papers(folder, report(folder) if head is not None else None, store.events(path)):
+        raise BrokenJournal("; ".join(wrong))
     return path, count, found

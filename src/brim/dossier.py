@@ -45,7 +45,33 @@ def open_run(folder: str, *, verify: bool = True) -> Opened:
             store.verify(path, None if report is None else str(report.get("journal_head")), finished=report is not None)
         except BrokenJournal as broken:
             holds, fault = False, str(broken)
-    return Opened(folder=folder, report=report, plan=plan, lines=tuple(store.events(path)), chain_holds=holds, chain_fault=fault)
+    lines = tuple(store.events(path))
+    wrong = papers(folder, report, lines) if verify and holds else []
+    return Opened(folder=folder, report=report, plan=plan, lines=lines, chain_holds=holds and not wrong, chain_fault=fault or "; ".join(wrong))
+
+
+def papers(folder: str, report: "Mapping[str, Any] | None", lines: "Iterable[Line]") -> list[str]:
+    """What in the folder's papers is not what the chain says: plan.json by its SHA-256, the report's end and peaks by their values."""
+    said = {line.kind: body_of(line) for line in reversed(tuple(lines)) if line.kind in ("gate", "child_end", "end")}
+    wrong = []
+    digest_then = said.get("gate", {}).get("plan_sha256")
+    if digest_then and _sha256(os.path.join(folder, "plan.json")) != digest_then:
+        wrong.append(f"{os.path.join(folder, 'plan.json')}: is not the plan that was made before the launch")
+    pairs = [("child_end", "peak_held_bytes"), ("child_end", "peak_mapped_bytes"), ("end", "exit_code")]
+    for kind, key in pairs if report is not None else ():
+        if key in said.get(kind, {}) and said[kind][key] != report.get(key):  # type: ignore[union-attr]
+            wrong.append(f"{os.path.join(folder, 'report.json')}: {key} is {report.get(key)!r}, and the journal says {said[kind][key]!r}")  # type: ignore[union-attr]
+    return wrong
+
+
+def _sha256(path: str) -> str:
+    from hashlib import sha256
+
+    try:
+        with open(path, "rb") as file:
+            return sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _document(folder: str, name: str) -> "Mapping[str, Any] | None":

@@ -91,7 +91,7 @@ def run(
     verdict = prediction.verdict if prediction is not None else "cannot_tell"
     reasons = list(prediction.reasons) if prediction is not None else ["no model that brim can price is named; the limits alone are enforced"]
     unseen = [device.id for device in first.devices if limits.governs(device.id) and not _tells(device, limits)]
-    book.journal.append("gate", {"verdict": verdict, "reasons": reasons, "forced": force, "unseen": unseen})
+    book.journal.append("gate", {"verdict": verdict, "reasons": reasons, "forced": force, "unseen": unseen, "plan_sha256": _digest(run_dir)})
     governed = any(limits.governs(device.id) for device in first.devices)
     if limits.require_telemetry and (unseen or not governed) and not force:
         book.close(CannotTell.exit_code, "gate", f"telemetry is required and missing: {', '.join(unseen) or 'no governed device answers'}", None)
@@ -319,8 +319,20 @@ def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunRe
     elif by in ("governor", "signal"):
         code = STOPPED
     body = {"exit_code": own, "by": by, "status": ending.status, "reason": reason, "after": ending.after, "oom_kills": kills}
+    body |= {"peak_held_bytes": plain(ending.peak_held_bytes), "peak_mapped_bytes": plain(ending.peak_mapped_bytes)}
     book.journal.append("child_end", {**body, **({"left_behind": left} if left else {})}, deadline_ns=5_000_000_000)
     return RunResult(exit_code=code, run_dir=book.run_dir, report=book.close(code, by, reason, ending))
+
+
+def _digest(run_dir: str) -> str:
+    """Hash plan.json as it stands, for the journal: the prediction cannot be changed after the run. Empty where it could not be written."""
+    from hashlib import sha256
+
+    try:
+        with open(os.path.join(run_dir, "plan.json"), "rb") as file:
+            return sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _make_folder(path: str) -> None:

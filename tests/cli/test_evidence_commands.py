@@ -167,6 +167,29 @@ def test_calibration_words(brim, tmp_path) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.parametrize(
+    ("paper", "old", "new"),
+    [
+        ("plan.json", '"floor_bytes": ', '"floor_bytes": 1'),
+        ("report.json", '"exit_code": 0', '"exit_code": 1'),
+        ("report.json", '"peak_held_bytes": ', '"peak_held_bytes": 1'),
+    ],
+)
+def test_papers_that_were_altered(brim, tmp_path, paper: str, old: str, new: str) -> None:
+    """A plan that was changed after the run, or a report that says another end or peak than the journal, is exit 7 and supports nothing."""
+    brim("run", "--run-dir", "one", "--", "sleep", "0.3")
+    assert brim("verify", "one").returncode == 0
+    path = tmp_path / "one" / paper
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    done = brim("verify", "one")
+    assert done.returncode == 7
+    assert paper in done.stderr
+    assert paper in json.loads(brim("claims", "one", "--json").stdout)["chain_fault"]
+
+
+@pytest.mark.system
 def test_signatures(brim, tmp_path) -> None:
     """A run is signed with the user's ed25519 key; a changed report, another key, or a signature that is asked for and missing is exit 7."""
     pytest.importorskip("cryptography")
@@ -218,7 +241,15 @@ def test_the_page_in_a_browser(brim, tmp_path) -> None:
     if chromium is None:
         pytest.skip("no chromium here")
     assert brim("run", "--run-dir", "r", "--", "sleep", "1").returncode == 0
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    flags = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+    ]
     for scheme in ("0", "1"):
         shot = tmp_path / f"{scheme}.png"
         done = subprocess.run(
