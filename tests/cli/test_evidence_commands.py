@@ -261,3 +261,19 @@ def test_the_page_in_a_browser(brim, tmp_path) -> None:
         )  # fmt: skip
         assert shot.exists(), done.stderr[-2000:]
         assert "CONSOLE" not in done.stderr
+
+
+@pytest.mark.system
+def test_soak(brim, tmp_path) -> None:
+    """A soak ends its job at its time with 0 and says what that shows; a job that ends before gives its own code; nonsense is exit 2."""
+    done = brim("soak", "--hours", "0.0014", "--run-dir", "s", "--throughput-command", "echo 42", "--throughput-every", "400ms", "--json", "--", "sleep", "60")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    measures = document["claims"]["evidence"]["measures"]
+    assert document["report"]["ended_by"] == "end"
+    assert 0.001 < measures["continuous_hours"] < 0.01
+    assert any(signal["name"] == "throughput" and signal["count"] >= 3 for signal in document["claims"]["evidence"]["signals"])
+    assert brim("verify", "s").returncode == 0
+    assert brim("soak", "--hours", "1", "--run-dir", "t", "--", "sh", "-c", "exit 5").returncode == 5
+    for words in (("--hours", "0", "--", "true"), ("--hours", "-1", "--", "true"), ("--hours", "1"), ("--", "true"), ("--hours", "nan", "--", "true")):
+        assert brim("soak", *words).returncode == 2

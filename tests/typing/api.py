@@ -1,8 +1,9 @@
 """How the public face is typed: this file is checked by mypy, never run."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import brim
+from brim.facts.profile import ClaimRule
 from brim.launch import RunResult
 
 probed = brim.probe(reserve=0.1)
@@ -26,3 +27,10 @@ assert_type(name, str)
 assert_type(found.fits, bool)
 table = brim.preflight(parameters=12_000_000_000, devices=["cuda:24GiB"])
 assert_type(table.ways[0].verdict, str)
+
+assert_type(brim.claims_of("run"), dict[str, Any])
+assert_type(brim.governor_report("rtx3090-12b", "out", telemetry={"memory_free_mb": 20000, "temperature_c": 50}), dict[str, Any])
+assert_type(brim.load_profile("rtx3090-12b").claims, tuple[ClaimRule, ...])
+assert_type(brim.quality_of("model.gguf"), tuple[bool, str, str])
+assert_type(brim.evidence_of("run").run, str)
+assert_type(brim.forget_calibration("llama"), int)
