@@ -202,8 +202,8 @@ def peaks(report: "Mapping[str, Any] | None", seen: evidence.Gathered) -> dict[s
         found["cpu"] = held + mapped
     for name, track in seen.tracks.items():
         device, _, last = name.rpartition(".")
-        if last == "held_bytes" and device and track.points:
-            found[device] = int(max(value for _, value in track.points))
+        if last == "held_bytes" and device and track.values:
+            found[device] = int(max(track.values))
     return found
 
 

@@ -9,6 +9,7 @@ hours_to_floor: until a shown trend in memory reaches the floor, infinite where 
 a share.
 """
 
+from array import array
 from itertools import pairwise
 
 from brim import coverage, trend
@@ -17,7 +18,7 @@ from brim.values import Missing, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
 NS = 10**9
@@ -52,14 +53,26 @@ class Run(Record):
 
 
 class Track:
-    """One signal's values in order: when, what, and for how long each is said to stand (a thinned value stands for several samples)."""
+    """One signal's values in order: `times` of every value there was, and the values that were kept `at` their times (a thinned bucket keeps three).
 
-    __slots__ = ("gaps", "points", "times")
+    Packed arrays: a day at 1 Hz with eight cards is four million values. A value is a float: bytes are exact up to 2^53.
+    """
+
+    __slots__ = ("at", "times", "values")
 
     def __init__(self) -> None:
-        self.times: list[int] = []
-        self.points: list[tuple[int, float]] = []
-        self.gaps: list[tuple[int, int]] = []
+        self.times, self.at, self.values = array("q"), array("q"), array("d")
+
+    @property
+    def points(self) -> "list[tuple[int, float]]":
+        """(monotonic ns, value) pairs."""
+        return list(zip(self.at, self.values, strict=True))
+
+    def add(self, mono_ns: int, value: float) -> None:
+        """One value."""
+        self.times.append(mono_ns)
+        self.at.append(mono_ns)
+        self.values.append(value)
 
 
 class Gathered:
@@ -70,6 +83,7 @@ class Gathered:
         self.clocks: list[tuple[int, int]] = []
         self.levels: list[tuple[int, str]] = []
         self.samples = 0
+        self._left_out: set[str] = set()
 
     def add(self, mono_ns: int, wall_ns: int, level: str, values: "Iterable[tuple[str, float | None]]") -> None:
         """One sample."""
@@ -80,15 +94,17 @@ class Gathered:
             if value is not None:
                 track = self.tracks.get(name)
                 if track is None:
+                    if name in self._left_out:
+                        continue
+                    if role(name) == ("", ""):
+                        self._left_out.add(name)
+                        continue
                     track = self.tracks[name] = Track()
-                track.times.append(mono_ns)
-                track.points.append((mono_ns, value))
+                track.add(mono_ns, value)
 
     def add_value(self, name: str, mono_ns: int, value: float) -> None:
         """One value that came beside the samples."""
-        track = self.tracks.setdefault(name, Track())
-        track.times.append(mono_ns)
-        track.points.append((mono_ns, value))
+        self.tracks.setdefault(name, Track()).add(mono_ns, value)
 
     def add_bucket(self, bucket: "Mapping[str, Any]") -> None:
         """One thinned bucket: its extremes and mean as three points; its longest silence stands at its end."""
@@ -102,10 +118,13 @@ class Gathered:
                 self.levels.append((min(at, end), level))
                 at += step
         for name, (values, silence, low, mean, high) in bucket["signals"].items():
+            if role(name) == ("", ""):
+                continue
             track = self.tracks.setdefault(name, Track())
             busy = max(end - start - silence, 0)
-            track.times += [start + busy * index // max(values - 1, 1) for index in range(values - 1)] + [end]
-            track.points += [(start, low), ((start + end) // 2, mean), (end, high)]
+            track.times.extend([start + busy * index // max(values - 1, 1) for index in range(values - 1)] + [end])
+            track.at.extend((start, (start + end) // 2, end))
+            track.values.extend((low, mean, high))
 
 
 def role(name: str) -> "tuple[str, str]":
@@ -121,7 +140,8 @@ def of(run: Run, seen: Gathered) -> Evidence:
     """The evidence of one run; needs no sample at all (then everything that needs one is `Missing`)."""
     breaks, notes = _breaks(run, seen)
     stretch = coverage.longest(run.start_ns, run.end_ns, breaks)
-    signals = tuple(_signal(run, name, seen.tracks.get(name)) for name in _names(run, seen))
+    memo: dict[object, Any] = {}
+    signals = tuple(_signal(run, name, seen.tracks.get(name), memo) for name in _names(run, seen))
     levels = coverage.level_ns(seen.levels, run.start_ns, run.end_ns, run.poll_ns)
     inside = coverage.level_ns(seen.levels, stretch.start_ns, stretch.end_ns, run.poll_ns)
     needed = [signal.coverage for signal in signals if signal.required]
@@ -199,31 +219,40 @@ def _unknown(run: Run, seen: Gathered) -> list[coverage.Break]:
     ]
 
 
-def _signal(run: Run, name: str, track: "Track | None") -> Signal:
+def _once(memo: "dict[object, Any]", key: "tuple[str, array[int]]", work: "Callable[[], Any]") -> "Any":
+    """What `work` gives, done once for all signals that have the same times (most have: they come in the same samples)."""
+    found = (key[0], key[1].tobytes())
+    if found not in memo:
+        memo[found] = work()
+    return memo[found]
+
+
+def _signal(run: Run, name: str, track: "Track | None", memo: "dict[object, Any]") -> Signal:
     unit, side = role(name)
     limit: float | Missing = run.limits[name] if name in run.limits else Missing(reason="not_supported", detail="no limit was set")
     none = Missing(reason="failed", detail="no value was seen")
-    if track is None or not track.points:
+    if track is None or not track.values:
         return Signal(
             name=name, unit=unit, count=0, coverage=0.0, gaps=1, low=none, p50=none, p95=none, p99=none, high=none, limit=limit, side=side,
             required=name in run.required,
         )  # fmt: skip
     whole = max(run.end_ns - run.start_ns, 1)
     most = coverage.POLLS * run.poll_ns
-    points = track.points
-    weighted = [(value, min((points[i + 1][0] if i + 1 < len(points) else run.end_ns) - at, most) + 1) for i, (at, value) in enumerate(points)]
-    p50, p95, p99 = trend.percentiles(weighted, (0.5, 0.95, 0.99))
+    weights = _once(memo, ("weights", track.at), lambda: [min(b - a, most) + 1 for a, b in pairwise((*track.at, run.end_ns))])
+    covered = _once(memo, ("covered", track.times), lambda: coverage.covered_ns(track.times, run.start_ns, run.end_ns, run.poll_ns))
+    gaps = _once(memo, ("gaps", track.times), lambda: len(coverage.gaps(track.times, run.start_ns, run.end_ns, run.poll_ns, name)))
+    p50, p95, p99 = trend.percentiles(list(zip(track.values, weights, strict=True)), (0.5, 0.95, 0.99))
     return Signal(
         name=name,
         unit=unit,
         count=len(track.times),
-        coverage=coverage.covered_ns(track.times, run.start_ns, run.end_ns, run.poll_ns) / whole,
-        gaps=len(coverage.gaps(track.times, run.start_ns, run.end_ns, run.poll_ns, name)),
-        low=min(value for value, _ in weighted),
+        coverage=covered / whole,
+        gaps=gaps,
+        low=min(track.values),
         p50=p50,
         p95=p95,
         p99=p99,
-        high=max(value for value, _ in weighted),
+        high=max(track.values),
         limit=limit,
         side=side,
         required=name in run.required,
@@ -231,7 +260,7 @@ def _signal(run: Run, name: str, track: "Track | None") -> Signal:
 
 
 def _inside(track: Track, stretch: coverage.Stretch) -> list[tuple[float, float]]:
-    return [(at / NS, value) for at, value in track.points if stretch.start_ns <= at <= stretch.end_ns]
+    return [(at / NS, value) for at, value in zip(track.at, track.values, strict=True) if stretch.start_ns <= at <= stretch.end_ns]
 
 
 def _memory_trends(run: Run, seen: Gathered, stretch: coverage.Stretch) -> "dict[str, Any]":
@@ -286,11 +315,11 @@ def series(run: Run, seen: Gathered, cells: int = 300) -> tuple[Series, ...]:
     for name in _names(run, seen):
         track = seen.tracks.get(name)
         unit, side = role(name)
-        if track is None or len(track.points) < 2 or not unit or unit == "count":
+        if track is None or len(track.values) < 2 or not unit or unit == "count":
             continue
         width = max((run.end_ns - run.start_ns) // cells, 1)
         drawn: dict[int, list[float]] = {}
-        for at, value in track.points:
+        for at, value in zip(track.at, track.values, strict=True):
             cell = drawn.setdefault((at - run.start_ns) // width, [(at - run.start_ns) / NS, value, value])
             cell[1], cell[2] = min(cell[1], value), max(cell[2], value)
         limit: float | Missing = run.limits[name] if name in run.limits else Missing(reason="not_supported", detail="no limit was set")
