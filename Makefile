@@ -40,6 +40,7 @@ test: setup lint ## lint, types and all tests
 
 bench: setup ## ratios against named baselines, one run each
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/probe_cost.py --seconds 15
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/train_plan.py
 

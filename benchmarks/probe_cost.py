@@ -3,7 +3,7 @@
 The GPUs are the driven stub of `tests/fakes` (its calls are cheaper than a driver's: these are the tools' own costs). CPU is from /proc/PID/stat of the whole
 process tree (user + system, children that ended included); RSS is the largest seen. Tools that are not installed here are named as such. Nothing is asserted.
 
-    python benchmarks/probe_cost.py [--seconds 60] [--with-tools DIR]
+    python benchmarks/probe_cost.py [--seconds 60] [--with-tools DIR] [--write docs/evidence/probe-cost.md]
 
 DIR may hold `bin/gpustat`, `bin/nvitop` and `earlyoom` (Debian's package, unpacked).
 """
@@ -11,6 +11,7 @@ DIR may hold `bin/gpustat`, `bin/nvitop` and `earlyoom` (Debian's package, unpac
 import argparse
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
@@ -58,6 +59,15 @@ for at in range(2000):
 print(statistics.mean(took) / 1e6, statistics.mean(bare) / 1e6)
 """
 SMI = 'echo "0, NVIDIA GeForce RTX 3090, 24576, 1024, 61, 210.5"\n'
+
+
+LINES: list[str] = []
+
+
+def say(line: str) -> None:
+    """Print a line and keep it for the written table."""
+    print(line)
+    LINES.extend(line.split("\n"))
 
 
 def tree(pid: int) -> list[int]:
@@ -114,9 +124,9 @@ def cold(commands: dict[str, list[str]], environ: dict[str, str], rounds: int) -
             subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
             taken[name].append(time.perf_counter() - begun)
     base = statistics.median(next(iter(taken.values())))
-    print(f"\n{'cold start, no GPU':44} {'median':>10} {'ratio':>7}")
+    say(f"\n{'cold start, no GPU':44} {'median':>10} {'ratio':>7}")
     for name, seconds in taken.items():
-        print(f"{name:44} {statistics.median(seconds) * 1e3:7.1f} ms {statistics.median(seconds) / base:7.2f}")
+        say(f"{name:44} {statistics.median(seconds) * 1e3:7.1f} ms {statistics.median(seconds) / base:7.2f}")
 
 
 def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: float) -> None:
@@ -128,7 +138,7 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
                 command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
             )
         except OSError as fault:
-            print(f"{name}: not here ({fault.strerror})")
+            say(f"{name}: not here ({fault.strerror})")
     time.sleep(3)
     first = {name: (spent(child.pid)[0], schedstat(child.pid)) for name, child in running.items()}
     begun, peak = time.perf_counter(), dict.fromkeys(running, 0)
@@ -137,14 +147,14 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
         for name, child in running.items():
             peak[name] = max(peak[name], spent(child.pid)[1])
     took = time.perf_counter() - begun
-    print(f"\n{f'{took:.0f} s of polling at 1 Hz':44} {'CPU of a core':>14} {'RSS':>10}")
+    say(f"\n{f'{took:.0f} s of polling at 1 Hz':44} {'CPU of a core':>14} {'RSS':>10}")
     for name, child in running.items():
         if child.poll() is not None:
-            print(f"{name:44} ended with {child.returncode}")
+            say(f"{name:44} ended with {child.returncode}")
             continue
         whole, fine = spent(child.pid)[0] - first[name][0], schedstat(child.pid) - first[name][1]
         share = (whole if "process per poll" in name else fine) / took * 100
-        print(f"{name:44} {share:12.3f} % {peak[name] / (1 << 20):7.1f} MiB")
+        say(f"{name:44} {share:12.3f} % {peak[name] / (1 << 20):7.1f} MiB")
     for child in running.values():
         try:
             os.killpg(child.pid, 15)
@@ -159,6 +169,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--with-tools", default="")
+    parser.add_argument("--write", default="")
     asked = parser.parse_args()
     python = sys.executable
     bare = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "NVML_STUB")} | {"PYTHONPATH": str(ROOT / "src")}
@@ -182,7 +193,7 @@ def main() -> None:
             "TERM": "xterm",
         }
         machine, library = subprocess.run([python, "-c", ONCE], env=environ, capture_output=True, text=True, check=True).stdout.split()
-        print(
+        say(
             f"\none poll of 8 stubbed GPUs, in process: {float(library):.3f} ms CPU by the NVML room, {float(machine):.3f} ms with host, thread, pools and budgets"
         )
         spawn = "while :; do nvidia-smi --query-gpu=index,name,memory.total,memory.used,temperature.gpu,power.draw --format=csv,noheader,nounits >/dev/null; sleep 1; done"
@@ -198,6 +209,11 @@ def main() -> None:
             ]  # fmt: skip
             commands["earlyoom (host memory only)"] = [f"{tools}/earlyoom", "-r", "0", "-m", "1", "--dryrun"]
         minute(commands, environ, asked.seconds)
+    if asked.write:
+        load = os.getloadavg()[0]
+        stamp = time.strftime("%d %b %Y", time.gmtime())
+        title = f"# What looking costs\n\nWritten by `benchmarks/probe_cost.py` on {stamp}: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, Python {platform.python_version()}, load {load:.1f}.\n"
+        pathlib.Path(asked.write).write_text(title + "\n```\n" + "\n".join(LINES).strip("\n") + "\n```\n")
 
 
 if __name__ == "__main__":

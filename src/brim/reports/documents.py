@@ -1,7 +1,6 @@
 """The JSON documents of DESIGN.md section 6: values in, builtins out; no number is computed here but shares and differences of given ones."""
 
 from brim.budget import sentence
-from brim.engines.llama_cpp.log import buffers
 from brim.values import Missing, plain
 
 TYPE_CHECKING = False
@@ -109,6 +108,8 @@ def run(
     began_wall_ns: int, lasted_ns: int, engine_log: str, journal_head: str,
 ) -> "dict[str, Any]":  # fmt: skip
     """`brim.run/1`: how it ended, what was predicted, what was measured, and the two side by side."""
+    from brim.engines.llama_cpp.log import buffers  # on use: its package is the whole engine room
+
     measured = [{"part": item.part, "buffer": item.buffer, "bytes": item.bytes} for item in buffers(engine_log)]
     return {
         "schema": "brim.run/1",
