@@ -3,7 +3,7 @@
 The decision is `availability`'s, the store is `ledger`'s; this room only joins them. While it waits it holds no lock.
 """
 
-from brim.availability import DOES_NOT_FIT, FITS, NOT_NOW, Availability, availability
+from brim.availability import DOES_NOT_FIT, FITS, NOT_NOW, UNFIT, Availability, availability
 from brim.facts.process import Identity
 from brim.facts.promise import Promise, outstanding
 from brim.values import Missing, Record
@@ -88,7 +88,7 @@ def admit(
     while True:
         with ledger:
             answers = _answers(needed, probe.read(clock.now_ns()), ledger.promises(beside=owner), processes)
-            bars = (NOT_NOW,) if believed else (NOT_NOW, DOES_NOT_FIT)
+            bars = (NOT_NOW, UNFIT) if believed else (NOT_NOW, UNFIT, DOES_NOT_FIT)
             if all(answer.verdict not in bars for _key, answer in answers):
                 stamp, boot = clock.wall_ns(), ledger.boot
                 ledger.add(
@@ -100,7 +100,8 @@ def admit(
                 return Admission(admitted=True, devices=tuple(item for _key, item in answers), waited_ns=clock.now_ns() - begun)
         waited = clock.now_ns() - begun
         refused = Admission(admitted=False, devices=tuple(item for _key, item in answers), waited_ns=waited)
-        if wait_ns is None or waited >= wait_ns or (not believed and any(item.verdict == DOES_NOT_FIT for item in refused.devices)):
+        hopeless = {UNFIT} if believed else {UNFIT, DOES_NOT_FIT}
+        if wait_ns is None or waited >= wait_ns or any(item.verdict in hopeless for item in refused.devices):
             return refused
         if refused.sentence != said:
             said = refused.sentence
@@ -120,6 +121,8 @@ def _answers(needed: "Mapping[str, int]", reading: "Reading", promises: "tuple[P
         key = key_of(device)
         whole = shared if key == "host" else count
         answer = availability(whole, ident, device.budget, holders=device.processes, promised_bytes=promised(device, promises, processes))
+        if device.faults:
+            answer = answer.replace(verdict=UNFIT, sentence=f"not fit for a job: {'; '.join(device.faults)}")
         found.append((key, answer.replace(needed_bytes=count)))
     return found
 

@@ -7,11 +7,13 @@ from brim.facts.device import Budget, Device, Process
 from brim.units import format_bytes
 from brim.values import Missing, Record
 
-FITS, DOES_NOT_FIT, NOT_NOW, CANNOT_TELL = "fits", "does_not_fit", "not_now", "cannot_tell"
+FITS, DOES_NOT_FIT, NOT_NOW, CANNOT_TELL, UNFIT = "fits", "does_not_fit", "not_now", "cannot_tell", "unfit"
 
 
 class Availability(Record):
-    """The answer for one device, in bytes. `verdict` is `fits`, `does_not_fit`, `not_now` (it would fit, and waiting may help) or `cannot_tell`."""
+    """The answer for one device, in bytes. `verdict` is `fits`, `does_not_fit`, `not_now` (it would fit, and waiting may help), `cannot_tell`,
+    or `unfit` (the device shows a hardware fault: it calls itself healthy and fails the next job too).
+    """
 
     verdict: str
     device: str

@@ -128,6 +128,16 @@ def test_waiting_has_an_end(tmp_path) -> None:
         assert ledger.promises() == ()
 
 
+def test_a_card_with_a_hardware_fault_gets_no_job(tmp_path) -> None:
+    """However much is free on it, and however long one would wait: refused at once, with the fault (FIELD_CASES 39)."""
+    sick = reading(15)
+    sick = sick.replace(devices=(sick.devices[0].replace(faults=("row remapping failed (as XID 64 says): isolate this card",)),))
+    clock = FakeClock()
+    answer = ask(tmp_path, Book(p10=100), Probe(sick), 1, clock=clock, wait_ns=60 * 10**9, believed=True)
+    assert (answer.admitted, clock.now_ns()) == (False, 0)
+    assert "isolate this card" in answer.sentence
+
+
 def test_one_pool_is_asked_once() -> None:
     """The host and what shares its memory have one name in the book; a card has its UUID, else its PCI id."""
     shared = Device(id="cuda:0", backend="cuda", name="GB10", memory=Memory(), uuid="GPU-9", unified=True)
