@@ -1,5 +1,7 @@
 """Everything a user may import, in alphabetical order, resolved lazily (PEP 562), and nothing else."""
 
+import sys as _sys
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -87,6 +89,17 @@ if TYPE_CHECKING:
     from brim.verbs import quality_gate as quality_gate
     from brim.verbs import quality_of as quality_of
     from brim.verbs import runs as runs
+
+
+class _Face(type(_sys)):  # type: ignore[misc]
+    """This package as users see it: a room that is called as a verb is (`preflight`, `resume`, `machine`) never takes the verb's place when it is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, type(_sys))):
+            super().__setattr__(name, value)
+
+
+_sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> object:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LOOK_NS = 1_600_000_000  # the whole look: `brim probe` answers within two seconds
 POLL_NS = 1_000_000_000
 SLOW_NS = 5_000_000_000
+AGAIN_NS = 30_000_000_000
 INSTALL = {
     "nvml": "install NVIDIA's driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install)",
     "nvidia-ml-py": "pip install nvidia-ml-py",
@@ -175,16 +176,25 @@ class Machine:
         return reading.replace(devices=(*reading.devices, *own), asked=asked)
 
     def _watch(self) -> None:
-        """Open in this process what answered in a child; what did not answer there is never loaded here, and its rows stay as they are."""
+        """Open in this process what answered in a child. What did not answer there is asked again in a child now and then, and is opened here when it has."""
         self._watches = {}
-        answered = {asked.source for asked in self._asked if asked.outcome == "answered"}
+        outcomes = {asked.source: asked.outcome for asked in self._asked}
         for vendor, source in SOURCES.items():
-            if source in answered:
-                from brim.probes.watch import Watch, reader_of
+            outcome = outcomes.get(source, "absent")
+            if outcome == "answered" or (outcome != "absent" and vendor in ("nvidia", "amd", "intel") and outcomes.get("nvidia-smi") != "answered"):
+                from brim.probes.watch import Watch, after_a_child, reader_of
 
                 known = tuple(device for device in self._first if device.backend == BACKENDS[vendor])
                 reader = reader_of(vendor, root=self._root, wake=self._wake, environment=self._environ, clock=self._clock)
+                if outcome != "answered":
+                    reader = after_a_child(reader, lambda name=vendor: self._again(name), every_ns=AGAIN_NS)  # type: ignore[misc]
                 self._watches[vendor] = Watch(source, reader, deadline_ns=POLL_NS, clock=self._clock, known=known)
+
+    def _again(self, vendor: str) -> "Answer":
+        """One more look through a child at a source that did not answer."""
+        from brim.probes.ask import ask
+
+        return ask([vendor], root=self._root, wake=self._wake, environment=self._environ, deadline_ns=self._deadline, clock=self._clock)[vendor]
 
     def close(self) -> None:
         """Let the host's files go."""

@@ -155,3 +155,54 @@ def test_polling_does_not_hold_the_exit(tmp_path) -> None:
     environ = {**os.environ, "PYTHONPATH": source, "LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.split() == ["61.0"] * 3
+
+
+def test_a_source_that_failed_is_asked_again() -> None:
+    """Through a child, and not more often than every half minute; it is read in this process only after a child has answered."""
+    from brim.probes.vendor import Answer
+    from brim.probes.watch import after_a_child
+
+    row = Device(id="cuda:0", backend="cuda", name="card", memory=Memory(), sources=("nvml",))
+    looks = iter([Answer(source="nvidia", outcome="failed", detail="it crashed"), Answer(source="nvidia", outcome="answered")])
+    asked, read = [], []
+
+    def look() -> Answer:
+        asked.append(1)
+        return next(looks)
+
+    def reader(now: int):
+        read.append(now)
+        return (row,)
+
+    watch = Watch("nvml", after_a_child(reader, look, every_ns=30), deadline_ns=10**9, clock=SystemClock(), known=(row,))
+    states = [watch.read(at).devices[0].state for at in (100, 110, 129, 130, 131)]
+    assert states == ["unreachable", "unreachable", "unreachable", "ok", "ok"]
+    assert (len(asked), read) == (2, [130, 131])
+
+
+def test_a_library_that_crashed_first_is_believed_later(tmp_path, monkeypatch) -> None:
+    """The whole machine: the first look crashes in its child, the card keeps its row; half a minute later it answers, and is read."""
+    import os
+
+    import brim.machine
+
+    room = sys.modules["brim.machine"]
+    assert callable(brim.machine), "the verb stays the verb"
+    monkeypatch.setattr(room, "AGAIN_NS", 10)
+    stub = Stub(tmp_path)
+    stub.write(card(), lines=("crash.nvmlInitWithFlags 1",))
+    information = tmp_path / "root/proc/driver/nvidia/gpus/0000:01:00.0"
+    information.mkdir(parents=True)
+    (information / "information").write_text("Model: NVIDIA GeForce RTX 3090\n")
+    monkeypatch.setenv("NVML_STUB", str(stub.path))
+    sys.modules.pop("pynvml", None)
+    binding = importlib.import_module("pynvml")
+    binding.nvmlLib = ctypes.CDLL(f"{build_stub()}/libnvidia-ml.so.1")
+    eyes = room.Machine(environ={**os.environ, **stub.environ}, clock=SystemClock(), root=str(tmp_path / "root"), deadline_ns=30 * 10**9)
+    assert eyes.read(1).devices[0].state == "unreachable"
+    stub.write(card())
+    monkeypatch.setattr(room, "POLL_NS", 30 * 10**9)
+    eyes._watches = None
+    eyes._watch()
+    assert eyes.read(2).devices[0].temperature_c == 61.0
+    sys.modules.pop("pynvml", None)

@@ -94,6 +94,23 @@ class Watch:
         return device.replace(state="stale", temperature_c=why, power_draw_w=why, warnings=(*device.warnings, why.detail))
 
 
+def after_a_child(reader: "Callable[[int], tuple[Device, ...]]", look: "Callable[[], Answer]", *, every_ns: int) -> "Callable[[int], tuple[Device, ...]]":
+    """A reader for a source that did not answer: it looks through a child, at most every `every_ns`, and reads in this process only after one has answered."""
+    state: dict[str, int | str] = {"good": 0, "at": -every_ns, "why": ""}
+
+    def read(now_ns: int) -> "tuple[Device, ...]":
+        if not state["good"]:
+            if now_ns - int(state["at"]) >= every_ns:
+                state["at"] = now_ns
+                answer = look()
+                state["good"], state["why"] = int(answer.outcome == "answered"), answer.detail
+            if not state["good"]:
+                raise Unavailable("failed", str(state["why"]))
+        return reader(now_ns)
+
+    return read
+
+
 def reader_of(
     vendor: str, *, root: str, wake: bool, environment: "Mapping[str, str] | None" = None, clock: "Clock | None" = None
 ) -> "Callable[[int], tuple[Device, ...]]":
