@@ -73,6 +73,7 @@ REMOTE = [  # what the hub shows for the published safetensors
     (7_737_708_544, {"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 92544, "bias": False}),
     (7_505_973_248, {"model_type": "baichuan", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 125696}),
     (7_721_324_544, {"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32, "kv_channels": 128, "vocab_size": 151936, "no_bias": True}),
+    (136_731_648, {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": 3072, "vocab_size": 30528, "type_vocab_size": 2}),
     (2_724_880_896, {"model_type": "minicpm", "hidden_size": 2304, "intermediate_size": 5760, "num_hidden_layers": 40, "num_attention_heads": 36, "num_key_value_heads": 36, "vocab_size": 122753}),
     (9_399_951_392, {"model_type": "chatglm", "hidden_size": 4096, "ffn_hidden_size": 13696, "num_layers": 40, "num_attention_heads": 32, "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2, "padded_vocab_size": 151552, "add_qkv_bias": True, "add_bias_linear": False}),
 ]  # fmt: skip

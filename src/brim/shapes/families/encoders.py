@@ -6,7 +6,7 @@ Rules: transformers 5.24, models/<family>/modeling_<family>.py. No architecture 
 from brim.facts.model import Attention, FeedForward, Layer
 from brim.shapes import kinds
 from brim.shapes.families import decoder
-from brim.shapes.fields import MAX_HEADS
+from brim.shapes.fields import MAX_HEADS, MAX_LAYERS
 from brim.shapes.heads import architecture_of, labels_of
 
 TYPE_CHECKING = False
@@ -194,3 +194,36 @@ def modernbert(f: "Fields", b: "Blueprint") -> None:
             b.add("decoder.bias", (b.vocabulary,), "lm_head", "bias")
     else:
         b.linear("classifier", "classifier", width, 2 if top == "question" else labels_of(f), bias=True)
+
+
+def nomic_bert(f: "Fields", b: "Blueprint") -> None:
+    """Nomic Embed: rotary positions, gated blocks without bias; its own config writes GPT-2's field names (`n_embd`, `n_layer`, `n_inner`)."""
+    top = _what(f)
+    b.width = b.encoder_width = width = f.maybe("n_embd", 1) or f.whole("hidden_size")
+    layers, heads = f.maybe("n_layer", 1, MAX_LAYERS) or f.layers(), f.maybe("n_head", 1, MAX_HEADS) or f.whole("num_attention_heads", 1, MAX_HEADS)
+    inner, b.vocabulary = f.maybe("n_inner", 1) or f.whole("intermediate_size"), f.whole("vocab_size", 1, 1 << 27)
+    b.context, b.tied = f.maybe("n_positions", 1, 1 << 40) or f.maybe("max_position_embeddings", 1, 1 << 40), f.raw("tie_word_embeddings") is not False
+    f.divides("num_attention_heads", "hidden_size", heads, width)
+    each = (None if f.has("n_embd") else f.maybe("head_dim", 1)) or width // (heads or 1)
+    a = Attention(kind="full", heads=heads, kv_heads=heads, key_dim=each, value_dim=each)
+    root, bias, feed_bias = "" if top == "bare" else "nomic_bert.", f.flag("qkv_proj_bias"), f.flag("mlp_fc1_bias")
+    b.unusual.append("an encoder: it keeps no cache")
+    b.table(root + "embeddings.word_embeddings", b.vocabulary, width)
+    b.table(root + "embeddings.token_type_embeddings", f.whole("type_vocab_size", 1, 1 << 16), width)
+    b.norm(root + "emb_ln", width, "layer")
+    for index in range(layers):
+        b.layer, p = index, f"{root}encoder.layers.{index}."
+        b.linear(p + "attn.Wqkv", "qkv", width, 3 * heads * each, bias=bias)
+        b.linear(p + "attn.out_proj", "o", heads * each, width, bias=bias)
+        b.linear(p + "mlp.fc11", "up", width, inner, bias=feed_bias)
+        b.linear(p + "mlp.fc12", "gate", width, inner, bias=feed_bias)
+        b.linear(p + "mlp.fc2", "down", inner, width, bias=feed_bias)
+        b.norm(p + "norm1", width, "layer")
+        b.norm(p + "norm2", width, "layer")
+        b.encoder_layers.append(Layer(index=index, attention=a, feed_forward=FeedForward(kind="dense", width=inner)))
+    b.layer = None
+    if top in ("masked", "pretraining"):
+        at = "cls.predictions."
+        _masked(b, width, at + "transform.dense", at + "transform.layer_norm", at + "bias", at + "decoder")
+    elif top != "bare":
+        _classify(b, f, width, top, deep=False)

@@ -114,6 +114,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "nanochat": ("classic", "nanochat"),
     "nemotron": ("dense", "nemotron"),
     "nemotron_h": ("hybrid", "nemotron_h"),
+    "nomic_bert": ("encoders", "nomic_bert"),
     "olmo": ("dense", "olmo"),
     "olmo2": ("dense", "olmo2"),
     "olmo3": ("dense", "olmo3"),
