@@ -166,3 +166,11 @@ def test_a_gguf_and_its_config_give_the_same_step(brim, tmp_path):
     config.write_text(json.dumps({"model_type": "llama", **widths, "tie_word_embeddings": tied}))
     said = [json.loads(brim("fit", str(path), "--train", "lora", "--device", "cuda:24GiB", "--json").stdout)["parts"] for path in (gguf, config)]
     assert [(part["name"], part["bytes"]) for part in said[0]] == [(part["name"], part["bytes"]) for part in said[1]]
+
+
+def test_words_of_other_programs_mean_the_same(brim, model):
+    """`pure-bf16`, `paged_adamw_8bit`, `on` and `fa2` are read as brim's own words."""
+    mine = ("--precision", "bf16", "--optimizer", "adamw_paged_8bit", "--checkpointing", "full", "--attn", "flash")
+    theirs = ("--precision", "pure-bf16", "--optimizer", "paged_adamw_8bit", "--checkpointing", "on", "--attn", "fa2")
+    said = [json.loads(brim("fit", model, "--train", "full", "--device", "cuda:80GiB", "--json", *words).stdout)["workload"] for words in (mine, theirs)]
+    assert said[0] == said[1]

@@ -5,6 +5,7 @@ import sys
 from brim import api
 from brim.cli.words import Parser, emit, fraction, split_command
 from brim.errors import CannotTell, Refused, Usage
+from brim.facts.training import OPTIMIZERS as OPTIMIZER_NAMES
 from brim.facts.training import TrainWorkload
 from brim.gate import DOES_NOT_FIT, FITS
 from brim.reports import documents, text
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {FITS: 0, DOES_NOT_FIT: Refused.exit_code}
 _SHARDINGS = {"ddp": "ddp", "1": "zero1", "2": "zero2", "3": "zero3"}
+# The words of other programs for the same things.
+_ALIASES = {
+    "precision": {"pure-bf16": "bf16", "pure_bf16": "bf16", "bf16-true": "bf16", "bf16-mixed": "bf16-autocast", "autocast": "bf16-autocast", "amp": "bf16-autocast",
+                  "fp16-mixed": "fp16-autocast", "fp16-true": "fp16", "32-true": "fp32"},
+    "checkpointing": {"on": "full", "true": "full", "yes": "full", "off": "none", "false": "none", "no": "none", "offload": "offloaded"},
+    "attention": {"fa2": "flash", "flash_attention_2": "flash", "fa3": "flash", "flash_attention_3": "flash"},
+    "base": {"4bit": "nf4", "8bit": "int8", "int4": "nf4"},
+}  # fmt: skip
 _FSDP = {"full": "fsdp", "grad-op": "fsdp-grad-op", "hybrid": "fsdp-hybrid", "2": "fsdp2"}
 
 
@@ -71,10 +80,18 @@ _FIELDS = (
 def workload(asked: "Namespace", base: TrainWorkload) -> TrainWorkload:
     """`base` with what was given on the command line."""
     changes: dict[str, Any] = {name: getattr(asked, name) for name in _FIELDS if getattr(asked, name) is not None}
+    for name, words in _ALIASES.items():
+        if name in changes:
+            changes[name] = words.get(changes[name], changes[name])
+    if "optimizer" in changes:
+        from brim.engines.train.rules import OPTIMIZERS
+
+        changes["optimizer"] = changes["optimizer"] if changes["optimizer"] in OPTIMIZER_NAMES else OPTIMIZERS.get(changes["optimizer"], changes["optimizer"])
     if asked.train is not None:
         changes["method"] = asked.train
     if asked.targets is not None:
-        changes["targets"] = tuple(word.strip() for word in asked.targets.split(",") if word.strip())
+        names = tuple(word.strip() for word in asked.targets.split(",") if word.strip())
+        changes["targets"] = ("all-linear",) if "all" in names else names
     for flag, words in (("zero", _SHARDINGS), ("fsdp", _FSDP)):
         given = getattr(asked, flag)
         if given is not None:
