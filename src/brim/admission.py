@@ -90,13 +90,8 @@ def admit(
             answers = _answers(needed, probe.read(clock.now_ns()), ledger.promises(beside=owner), processes)
             bars = (NOT_NOW, UNFIT) if believed else (NOT_NOW, UNFIT, DOES_NOT_FIT)
             if all(answer.verdict not in bars for _key, answer in answers):
-                stamp, boot = clock.wall_ns(), ledger.boot
-                ledger.add(
-                    *(
-                        Promise(owner=owner, device=key, promised_bytes=item.needed_bytes, made_wall_ns=stamp, boot=boot, run_dir=run_dir)
-                        for key, item in answers
-                    )
-                )
+                like = Promise(owner=owner, device="", promised_bytes=0, made_wall_ns=clock.wall_ns(), boot=ledger.boot, run_dir=run_dir)
+                ledger.add(*(like.replace(device=key, promised_bytes=item.needed_bytes) for key, item in answers))
                 return Admission(admitted=True, devices=tuple(item for _key, item in answers), waited_ns=clock.now_ns() - begun)
         waited = clock.now_ns() - begun
         refused = Admission(admitted=False, devices=tuple(item for _key, item in answers), waited_ns=waited)

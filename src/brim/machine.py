@@ -185,7 +185,8 @@ class Machine:
                 from brim.probes.watch import Watch, after_a_child, reader_of
 
                 known = tuple(device for device in self._first if device.backend == BACKENDS[vendor])
-                reader = reader_of(vendor, root=self._root, wake=self._wake, environment=self._environ, clock=self._clock)
+                library = any(word in ("amdsmi", "level-zero") for device in known for word in device.sources)
+                reader = reader_of(vendor, root=self._root, wake=self._wake, library=library, environment=self._environ, clock=self._clock)
                 if outcome != "answered":
                     reader = after_a_child(reader, lambda name=vendor: self._again(name), every_ns=AGAIN_NS)  # type: ignore[misc]
                 self._watches[vendor] = Watch(source, reader, deadline_ns=POLL_NS, clock=self._clock, known=known)

@@ -98,3 +98,12 @@ def test_every_row_is_found_by_its_own_name_and_aliases() -> None:
         for name in (model.name, *model.aliases):
             other = find(MODELS, name) if len({(m.memory_bytes, m.compute) for m in matches(MODELS, name)}) == 1 else model
             assert (other.memory_bytes, other.backend) == (model.memory_bytes, model.backend), name
+
+
+def test_the_documents_count_right() -> None:
+    """The number of devices that the documentation and the changelog give is the number of rows."""
+    import pathlib
+
+    root = pathlib.Path(__file__).parent.parent.parent
+    for name in ("docs/probes.md", "CHANGELOG.md"):
+        assert f"{len(MODELS)} " in (root / name).read_text(), name

@@ -154,22 +154,24 @@ class Nvml:
                     limit if isinstance(limit, Missing) else (float(limit) if limit else Missing(reason="not_supported", detail="the threshold reads 0"))
                 )
 
+    def _bound(self, handle: object, name: str, *args: object) -> "Callable[[], Any]":
+        """A call of the binding on one card, ready to be asked; one that this binding does not have answers as a driver without it."""
+        call = getattr(self._nvml, name, None)
+
+        def ask() -> "Any":
+            if call is None:
+                raise self._error(FUNCTION_NOT_FOUND)
+            return call(handle, *args)
+
+        ask.__name__ = name
+        return ask
+
     def _plan(self, card: _Card) -> None:
         """Which calls this card is asked, fast and slow; each entry is a field and its alternatives, newest first."""
         nvml, handle = self._nvml, card.handle
 
         def bound(name: str, *args: object) -> "Callable[[], Any]":
-            call = getattr(nvml, name, None)
-            if call is None:
-
-                def call(*_args: object) -> object:
-                    raise self._error(FUNCTION_NOT_FOUND)
-
-            def ask() -> "Any":
-                return call(handle, *args)
-
-            ask.__name__ = name
-            return ask
+            return self._bound(handle, name, *args)
 
         card.fast = [("memory", (bound("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), bound("nvmlDeviceGetMemoryInfo")))]
         card.fast.append(("processes", (bound("nvmlDeviceGetComputeRunningProcesses_v3"), bound("nvmlDeviceGetComputeRunningProcesses_v2"))))

@@ -112,46 +112,57 @@ def after_a_child(reader: "Callable[[int], tuple[Device, ...]]", look: "Callable
 
 
 def reader_of(
-    vendor: str, *, root: str, wake: bool, environment: "Mapping[str, str] | None" = None, clock: "Clock | None" = None
+    vendor: str, *, root: str, wake: bool, library: bool = False, environment: "Mapping[str, str] | None" = None, clock: "Clock | None" = None
 ) -> "Callable[[int], tuple[Device, ...]]":
-    """What a `Watch` calls for each vendor; the library is opened by the first call, in the worker's thread."""
+    """What a `Watch` calls for each vendor; a library is opened by the first call, in the worker's thread. `library`: amdsmi or Level Zero answered in a child."""
     if vendor == "nvidia":
-        opened: list[Nvml] = []
-
-        def read_nvml(now_ns: int) -> "tuple[Device, ...]":
-            if not opened:
-                from brim.probes.nvml import Nvml
-
-                probe = Nvml(root=root, wake=wake)
-                probe.open()
-                opened.append(probe)
-            return opened[0].read(now_ns)
-
-        return read_nvml
+        return _nvml_reader(root, wake=wake)
     if vendor == "nvidia-smi":
         assert environment is not None
         assert clock is not None
-        words, ticks = environment, clock
+        return _smi_reader(environment, clock)
+    return _kernel_reader(vendor, root, library=library)
 
-        def read_smi(_now_ns: int) -> "tuple[Device, ...]":
-            from brim.probes.smi import look
 
-            answer = look(environment=words, deadline_ns=5_000_000_000, clock=ticks)
-            if answer.outcome != "answered":
-                raise Unavailable(answer.outcome, answer.detail)
-            return answer.devices
+def _nvml_reader(root: str, *, wake: bool) -> "Callable[[int], tuple[Device, ...]]":
+    opened: list[Nvml] = []
 
-        return read_smi
+    def read(now_ns: int) -> "tuple[Device, ...]":
+        if not opened:
+            from brim.probes.nvml import Nvml
 
-    def read_kernel(_now_ns: int) -> "tuple[Device, ...]":
+            probe = Nvml(root=root, wake=wake)
+            probe.open()
+            opened.append(probe)
+        return opened[0].read(now_ns)
+
+    return read
+
+
+def _smi_reader(environment: "Mapping[str, str]", clock: "Clock") -> "Callable[[int], tuple[Device, ...]]":
+    def read(_now_ns: int) -> "tuple[Device, ...]":
+        from brim.probes.smi import look
+
+        answer = look(environment=environment, deadline_ns=5_000_000_000, clock=clock)
+        if answer.outcome != "answered":
+            raise Unavailable(answer.outcome, answer.detail)
+        return answer.devices
+
+    return read
+
+
+def _kernel_reader(vendor: str, root: str, *, library: bool) -> "Callable[[int], tuple[Device, ...]]":
+    """Sysfs, with the vendor's library where it answered before (a library that is not here may print, or crash)."""
+
+    def read(_now_ns: int) -> "tuple[Device, ...]":
         if vendor == "amd":
             from brim.probes.amd import look as look_amd
 
-            return look_amd(root, library=False)
+            return look_amd(root, library=library)
         if vendor == "intel":
             from brim.probes.intel import look as look_intel
 
-            return look_intel(root, library=False)
+            return look_intel(root, library=library)
         if vendor == "tegra":
             from brim.probes.tegra import look as look_tegra
 
@@ -160,4 +171,4 @@ def reader_of(
 
         return look_metal()
 
-    return read_kernel
+    return read
