@@ -77,6 +77,12 @@ def _dead(limits: Limits, look: Look, cause: str) -> bool:
     return cause == "fault" and any(signals.is_dead(device) or _gone(device) for device in look.reading.devices if limits.governs(device.id))
 
 
+def _why_gone(device: "Device") -> str:
+    """What the driver said when the device went."""
+    free = device.memory.free_bytes
+    return free.detail if isinstance(free, Missing) else "it is in no reading any more"
+
+
 def _gone(device: "Device") -> bool:
     free = device.memory.free_bytes
     return isinstance(free, Missing) and free.reason == "gone"
@@ -137,7 +143,7 @@ def _of_device(limits: Limits, state: State, look: Look, device: "Device", track
         track = track.replace(beside=float(errors))
     signal = signals.fault(state, device, int(track.beside) if track.beside is not None else -1)
     if _gone(device) and name in tracks:
-        signal = signal.replace(level=BLOCK, relaxed=BLOCK, why=f"{device.id} is lost: {device.memory.free_bytes}")
+        signal = signal.replace(level=BLOCK, relaxed=BLOCK, why=f"{device.id} is lost: {_why_gone(device)}")
     if name in tracks or track.beside is not None:
         tracks[name] = track
     found.append(signal)
