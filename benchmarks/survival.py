@@ -22,7 +22,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).parent.parent
-CLIFF, GAP, BASE, SAVE_MS = 2560, 1024, 512, 1000
+CLIFF, GAP, BASE, SAVE_MS = 2048, 1024, 256, 1000
 FLAT_CLIFF, FLAT_BASE = 5376, 4096
 TOOLS = ("brim_coop", "brim_plain", "earlyoom", "nohang", "nobody")
 CALM_MIB = 256

@@ -1,0 +1,86 @@
+"""What the job holds, from recorded /proc and cgroup files: v1 and v2, trees, signals' dispositions, births."""
+
+import pytest
+
+from brim.facts.process import Identity
+from brim.probes.process import ProcessProbe
+from brim.values import Missing
+
+MIB = 1 << 20
+V1_STAT = f"cache {300 * MIB}\nrss {500 * MIB}\nmapped_file {100 * MIB}\ntotal_cache {300 * MIB}\ntotal_rss {500 * MIB}\ntotal_shmem {20 * MIB}\ntotal_mapped_file {120 * MIB}\ntotal_inactive_file {150 * MIB}\ntotal_active_file {130 * MIB}\n"
+V2_STAT = f"anon {500 * MIB}\nfile {300 * MIB}\nshmem {20 * MIB}\nfile_mapped {120 * MIB}\ninactive_file {150 * MIB}\nactive_file {130 * MIB}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "by", "peak"),
+    [
+        ({"memory.usage_in_bytes": 800 * MIB, "memory.max_usage_in_bytes": 900 * MIB, "memory.stat": V1_STAT, "cgroup.procs": "7\n8\n"}, "v1", 900 * MIB),
+        ({"memory.current": 800 * MIB, "memory.peak": 900 * MIB, "memory.stat": V2_STAT, "cgroup.procs": "7\n8\n"}, "v2", 900 * MIB),
+        ({"memory.current": 800 * MIB, "memory.stat": V2_STAT, "cgroup.procs": "7\n8\n"}, "v2", None),
+    ],
+)
+def test_the_working_set_of_the_jobs_own_group(tmp_path, files, by, peak) -> None:
+    """Usage less the file cache that can be dropped, less mapped files, which are told apart; v1 and v2 alike; a peak that is not told is missing."""
+    for name, content in files.items():
+        (tmp_path / name).write_text(f"{content}")
+    found = ProcessProbe(group_dir=str(tmp_path)).usage(Identity(pid=7, birth=1))
+    assert found.held_bytes == (800 - 150 - 100) * MIB
+    assert found.mapped_file_bytes == 100 * MIB
+    assert found.processes == 2
+    assert by in found.by
+    assert found.peak_bytes == peak or (peak is None and isinstance(found.peak_bytes, Missing))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kills"),
+    [
+        ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", 3),
+        ("memory.events", "low 0\nhigh 0\nmax 5\noom 2\noom_kill 2\n", 2),
+        ("x", "", None),
+    ],
+)
+def test_the_kernels_own_count_of_kills(tmp_path, name, text, kills) -> None:
+    """The proof of an OOM kill is the group's own counter, v1 or v2; where there is none nothing is claimed."""
+    (tmp_path / name).write_text(text)
+    assert ProcessProbe(group_dir=str(tmp_path)).oom_kills() == kills
+
+
+def process(root, pid, ppid, group=None, session=None, name="x", state="S", birth=100, status=""):
+    folder = root / "proc" / str(pid)
+    folder.mkdir(parents=True)
+    fields = [state, ppid, group or pid, session or pid, *[0] * 15, birth, 0, 0]
+    (folder / "stat").write_text(f"{pid} ({name}) {' '.join(map(str, fields))}\n")
+    (folder / "status").write_text(status)
+
+
+def test_the_tree_is_leader_descendants_group_and_session(tmp_path) -> None:
+    """Children of children, a member of the group whose parent is gone, one of the session; no zombies, no strangers, whatever a command is called."""
+    process(tmp_path, 10, 1, name="a ) S 1 (")
+    process(tmp_path, 11, 10, group=10, session=10)
+    process(tmp_path, 12, 11, group=12, session=12)
+    process(tmp_path, 13, 1, group=10, session=10)
+    process(tmp_path, 14, 1, group=14, session=10)
+    process(tmp_path, 15, 10, state="Z")
+    process(tmp_path, 99, 1)
+    probe = ProcessProbe(str(tmp_path))
+    assert probe.tree(10) == [10, 11, 12, 13, 14]
+    assert probe.identity(10) == Identity(pid=10, birth=100)
+    assert probe.identity(15) is None
+    assert probe.identity(1234) is None
+
+
+@pytest.mark.parametrize(("ignored", "caught", "answer"), [("0", "4000", "caught"), ("4000", "0", "ignored"), ("0", "0", "default"), (None, None, "unknown")])
+def test_what_a_signal_does(tmp_path, ignored, caught, answer) -> None:
+    """SIGTERM is bit 14 of the masks in /proc/PID/status."""
+    status = "" if ignored is None else f"Name:\tx\nSigIgn:\t{ignored:0>16}\nSigCgt:\t{caught:0>16}\n"
+    process(tmp_path, 10, 1, status=status)
+    assert ProcessProbe(str(tmp_path)).on_signal(10, 15) == answer
+
+
+def test_the_sum_over_a_tree(tmp_path) -> None:
+    """Without a group of its own: anonymous and shared memory of every process, mapped files apart; nobody left is `gone`."""
+    process(tmp_path, 10, 1, status="RssAnon:\t1000 kB\nRssFile:\t50 kB\nRssShmem:\t24 kB\nVmHWM:\t2000 kB\n")
+    process(tmp_path, 11, 10, status="RssAnon:\t1000 kB\nRssFile:\t50 kB\nRssShmem:\t0 kB\nVmHWM:\t1500 kB\n")
+    found = ProcessProbe(str(tmp_path)).usage(Identity(pid=10, birth=100))
+    assert (found.held_bytes, found.mapped_file_bytes, found.processes) == (2024 * 1024, 100 * 1024, 2)
+    assert ProcessProbe(str(tmp_path)).usage(Identity(pid=77, birth=1)).held_bytes == Missing(reason="gone", detail="process 77 has ended")

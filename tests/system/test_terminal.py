@@ -1,0 +1,105 @@
+"""brim run on a terminal and as the first process of a container."""
+
+import contextlib
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.system
+ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100"}
+
+
+class Terminal:
+    """A process on a terminal of its own; what it prints is gathered."""
+
+    def __init__(self, *words):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(sys.executable, [sys.executable, "-m", "brim", "run", *words], ENV)
+        self.text = ""
+
+    def until(self, word, seconds=20):
+        end = time.monotonic() + seconds
+        while word not in self.text:
+            assert time.monotonic() < end, self.text
+            self.read(0.1)
+
+    def read(self, seconds):
+        if select.select([self.fd], [], [], seconds)[0]:
+            with contextlib.suppress(OSError):
+                self.text += os.read(self.fd, 65536).decode(errors="replace")
+
+    def ended(self, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError(self.text)
+
+
+def test_a_terminal_stays_a_terminal_and_has_a_live_line(tmp_path) -> None:
+    """The job's streams are the terminal itself; meanwhile one line shows level, room and floor."""
+    job = "import sys,time\nprint('terminals', [sys.stdin.isatty(), sys.stdout.isatty(), sys.stderr.isatty()], flush=True)\ntime.sleep(1.5)"
+    run = Terminal("--run-dir", str(tmp_path / "run"), "--memory-budget", "cpu=1GiB", "--", sys.executable, "-S", "-c", job)
+    run.until("terminals [True, True, True]")
+    run.until("free, floor")
+    assert run.ended() == 0
+    assert "run" in run.text
+    assert "\x1b[" in run.text
+
+
+def test_ctrl_c_takes_the_checkpoint_path(tmp_path) -> None:
+    """Ctrl-C on the terminal reaches brim, not the job directly: the job is asked to save, and the code is 75."""
+    job = (
+        "import sys,time\nfrom brim import client\nclient.phase('training')\nprint('ready',flush=True)\n"
+        "while True:\n time.sleep(0.01)\n if client.step()>=client.CHECKPOINT:\n  client.checkpointed('/dev/null',1)\n  sys.exit(0)"
+    )
+    run = Terminal("--run-dir", str(tmp_path / "run"), "--", sys.executable, "-S", "-c", job)
+    run.until("ready")
+    time.sleep(0.3)
+    os.write(run.fd, b"\x03")
+    assert run.ended() == 75
+    assert json.loads((tmp_path / "run" / "resume.json").read_text())["checkpoint"]["state"] == "acknowledged"
+
+
+def test_a_job_that_reads_gets_the_terminal(tmp_path) -> None:
+    """A job in the background of a terminal that reads from it is lent the terminal instead of hanging."""
+    run = Terminal("--run-dir", str(tmp_path / "run"), "--poll", "200ms", "--", "sh", "-c", "echo ask; read word; echo got $word")
+    run.until("ask")
+    time.sleep(0.6)
+    os.write(run.fd, b"hello\n")
+    run.until("got hello")
+    assert run.ended() == 0
+
+
+def test_as_the_first_process_it_reaps_and_forwards(tmp_path) -> None:
+    """In a PID namespace of its own: orphans do not pile up as zombies, SIGTERM takes the checkpoint path, the code comes out."""
+    script = "for i in 1 2 3 4 5; do (sleep 0.1 &) ; done; sleep 1; ps -e -o stat= | grep -c Z; exec sleep 30"
+    words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--poll", "100ms", "--grace", "2s", "--", "sh", "-c", script]
+    run = subprocess.Popen(
+        ["unshare", "-p", "--fork", "--kill-child", "--mount-proc", *words], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    zombies = run.stdout.readline().strip()
+    if zombies == "":
+        run.communicate()
+        pytest.skip("no PID namespace can be made here")
+    assert zombies == "0"
+    with open(f"/proc/{run.pid}/task/{run.pid}/children") as file:
+        inner = int(file.read().split()[0])
+    os.kill(inner, signal.SIGTERM)
+    run.communicate(timeout=30)
+    assert run.returncode == 75
