@@ -42,17 +42,19 @@ def step(limits: Limits, track: Track, signal: Signal, now: int) -> "tuple[Track
         track = track.replace(lost_since_ns=-1, back_count=0)
         after, sentence = _move(limits, track, signal, now)
         return after, f"{signal.name}: back" + (f"; {sentence}" if sentence else "")
-    return _move(limits, track.replace(lost_since_ns=-1, back_count=0), signal, now)
+    return _move(limits, track.replace(lost_since_ns=-1, back_count=0) if track.lost or track.back_count else track, signal, now)
 
 
 def _move(limits: Limits, track: Track, signal: Signal, now: int) -> "tuple[Track, str]":
     """Rise, fall or stay."""
-    track = track.replace(why=signal.why, value=signal.value, kind=signal.kind)
+    if signal.value != track.value or signal.why != track.why or signal.kind != track.kind:
+        track = track.replace(why=signal.why, value=signal.value, kind=signal.kind)
     if track.level == UNKNOWN or ORDER[signal.level] > ORDER[track.level]:
         return _rise(track, signal, now)
-    track = track.replace(worse=RUN, worse_count=0)
+    if track.worse_count:
+        track = track.replace(worse=RUN, worse_count=0)
     if signal.sticky or ORDER[signal.relaxed] >= ORDER[track.level]:
-        return track.replace(better_since_ns=-1, better_count=0), ""
+        return (track.replace(better_since_ns=-1, better_count=0) if track.better_count else track), ""
     since = now if track.better_since_ns < 0 else track.better_since_ns
     count = track.better_count + 1
     if now - since < limits.dwell_ns or count < 2:
