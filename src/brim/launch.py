@@ -164,14 +164,13 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     wakes = _make_wakes(child, group, probe, limits, clock)
     signaller = Signaller(process)
     notifier = Notifier(say=extras.say or to_stderr, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ)
+    eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
+    devices = eyes.first(clock.now_ns()).devices
     hands = Hands(
         child.identity, page=page, signaller=signaller, brake=Brake(lambda number: signaller.tree(child.identity, number), group if group.kill_dir else None), group=group,
         notifier=notifier,
-        checkpoint_signal=limits.checkpoint_signal, power=_power(limits),
+        checkpoint_signal=limits.checkpoint_signal, power=_power(limits, devices),
     )  # fmt: skip
-    eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
-    eyes.first(clock.now_ns())
-
     told: list[int] = []
     measure = Measure(*extras.throughput) if extras.throughput[0] else None
 
@@ -301,11 +300,13 @@ def _make_wakes(child: Child, group: Group, probe: "Probe", limits: "Limits", cl
     return wakes, woken
 
 
-def _power(limits: "Limits") -> "tuple[Callable[[], str], Callable[[], str]] | None":
-    if limits.power_cap_w is None:
+def _power(limits: "Limits", devices: "tuple[Device, ...]") -> "tuple[Callable[[], str], Callable[[], str]] | None":
+    """The caps of the governed NVIDIA cards, as one hand; None where none was asked for or there is no such card."""
+    cards = [device for device in devices if device.backend == "cuda" and limits.governs(device.id)]
+    if limits.power_cap_w is None or not cards:
         return None
-    cap = PowerCap(0, limits.power_cap_w)
-    return cap.apply, cap.restore
+    caps = [PowerCap(device.index if isinstance(device.physical_index, Missing) else device.physical_index, limits.power_cap_w) for device in cards]
+    return lambda: "; ".join(cap.apply() for cap in caps), lambda: "; ".join(text for text in (cap.restore() for cap in caps) if text)
 
 
 def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunResult:
