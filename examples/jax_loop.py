@@ -1,7 +1,9 @@
-"""A JAX loop that can be stopped and gone on with: `brim run -- python examples/jax_loop.py FOLDER`. One decision over all processes of a multi-host program."""
+"""A JAX loop that can be stopped and gone on with: `brim run -- python examples/jax_loop.py --folder DIR`. One decision over all processes of a multi-host program."""
 
+import argparse
+import hashlib
 import pathlib
-import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +11,13 @@ import numpy as np
 
 from brim.integrations.callbacks import Loop, jax_agree
 
-folder = pathlib.Path(sys.argv[1])
-steps = int(sys.argv[2]) if len(sys.argv) > 2 else 300
-folder.mkdir(parents=True, exist_ok=True)
-path = folder / "weights.npy"
+parser = argparse.ArgumentParser()
+parser.add_argument("--folder", type=pathlib.Path, required=True)
+parser.add_argument("--steps", type=int, default=300)
+parser.add_argument("--pace", type=float, default=0.0, help="seconds to sleep a step (to have time to stop it)")
+asked = parser.parse_args()
+asked.folder.mkdir(parents=True, exist_ok=True)
+path = asked.folder / "weights.npy"
 
 
 @jax.jit
@@ -30,7 +35,12 @@ def save(_step):
 
 loop = Loop(save=save, path=path, agree=jax_agree)
 weights = jnp.asarray(np.load(loop.resume_from)) if loop.resume_from else jnp.zeros(8)
-for step in loop.steps(range(loop.start, steps)):
+for step in loop.steps(range(loop.start, asked.steps)):
     weights = update(weights, jax.random.key(step))
+    if step == loop.start:
+        print("first step", step, flush=True)
+    time.sleep(asked.pace)
 if not loop.stopped:
-    print("weights", np.asarray(weights).tobytes().hex(), flush=True)
+    digest = hashlib.sha256(np.asarray(weights).tobytes()).hexdigest()
+    (asked.folder / "weights.sha256").write_text(digest + "\n")
+    print("weights", digest, flush=True)
