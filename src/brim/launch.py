@@ -171,6 +171,31 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         notifier=notifier,
         checkpoint_signal=limits.checkpoint_signal, power=_power(limits, devices),
     )  # fmt: skip
+    watch, put_down = _watchers(book, limits, extras)
+    governor = Governor(
+        child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
+    )
+    try:
+        ending = _under_signals(governor, hands, child, wakes[0])
+    except BaseException:
+        said = signaller.tree(child.identity, signal.SIGTERM)  # a job without its guard is worse than one that is stopped
+        to_stderr(f"the governor itself failed; the job is asked to end: {said}; {hands.finish()}")
+        raise
+    kills = process.oom_kills()
+    if keeper is not None:
+        keeper.close()
+    left = group.remove()
+    child.close()
+    notifier.close()
+    wakes[0].close()
+    if page is not None:
+        _put_away(page)
+    put_down()
+    return _finish(book, ending, kills, left)
+
+
+def _watchers(book: Book, limits: "Limits", extras: Extras) -> "tuple[Callable[[Decision, Any, int], None], Callable[[], None]]":
+    """What is done at each look beside governing (resume state, the resumed step, the exported file, throughput, the live line), and at the end."""
     told: list[int] = []
     measure = Measure(*extras.throughput) if extras.throughput[0] else None
 
@@ -191,25 +216,14 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         if extras.watch is not None:
             extras.watch(limits, decision, seen.look, now)
 
-    governor = Governor(
-        child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
-    )
-    ending = _under_signals(governor, hands, child, wakes[0])
-    kills = process.oom_kills()
-    if keeper is not None:
-        keeper.close()
-    left = group.remove()
-    child.close()
-    notifier.close()
-    wakes[0].close()
-    if page is not None:
-        _put_away(page)
-    if measure is not None:
-        measure.close()
-    if extras.artifact is not None:
-        for body in extras.artifact.close():
-            book.journal.append("quality", body)
-    return _finish(book, ending, kills, left)
+    def put_down() -> None:
+        if measure is not None:
+            measure.close()
+        if extras.artifact is not None:
+            for body in extras.artifact.close():
+                book.journal.append("quality", body)
+
+    return watch, put_down
 
 
 def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes) -> Ending:
