@@ -132,3 +132,14 @@ def test_public_logs() -> None:
     rows = [row for row in compare() if row[1] != "output" and row[2] is not None]
     assert len(rows) >= 80
     assert not [(row[0]["id"], *row[1:]) for row in rows if row[4] != "equal"]
+
+
+def test_what_was_compared_on_the_cpu_only_says_so_on_a_card() -> None:
+    """A graph that was compared on the CPU is exact there and has a narrow span on a card; one compared on cards is exact on both."""
+    made = checkpoint_of("models", "command-r")
+    for devices, exact in (((), True), ((CARD,), False)):
+        part = next(part for part in price(made, LlamaWorkload(ctx=4096), devices).parts if part.name == "compute_buffer")
+        assert (part.bytes.low == part.bytes.high) is exact
+        assert part.bytes.high <= 1.07 * part.bytes.low
+    known = price(checkpoint_of("shapes", "qwen3-8b"), LlamaWorkload(ctx=4096), (CARD,))
+    assert all(part.bytes.low == part.bytes.high for part in known.parts if part.name == "compute_buffer")

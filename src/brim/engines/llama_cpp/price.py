@@ -172,6 +172,8 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
         low, high = min(real, likely), max(real, likely)
         if not checked:
             low, high = low * 9 // 10, high * 11 // 10
+        elif placement.gpus and hp.arch not in graphs.ON_CARDS:
+            low, high = low * 97 // 100, high * 103 // 100  # compared on the CPU only: fusions and kernels of a card are read from the source
         if backends.get(device, "cuda") not in _CUDA_LIKE:
             low, high = low * 9 // 10, high * 12 // 10
         rule = reserved.peaks[device]
