@@ -146,7 +146,8 @@ def observe(
         if name and others and not plan.missing:
             rest = peak - sum(measured.get((part.name, part.device), part.bytes.likely) for part in others)
             predicted = sum(part.bytes.likely for part in plan.parts if part.device == device and part.name == OVERHEAD)
-            found.append(_observation(plan, name, OVERHEAD, predicted, max(rest, 0), about))
+            if rest >= 0:  # else the run was too short to touch what it had mapped, and shows nothing about the rest
+                found.append(_observation(plan, name, OVERHEAD, predicted, rest, about))
     return tuple(found)
 
 

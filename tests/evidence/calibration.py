@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-SETTINGS = ((2048, 4), (8192, 1))
+SETTINGS = ((2048, 4), (512, 1))
 RUNS = 3
 
 
@@ -29,8 +29,8 @@ def main() -> None:
             for number in range(1, RUNS + 1):
                 run = os.path.join(folder, f"{ctx}-{slots}-{number}")
                 words = ["--model", model, "--ctx", str(ctx), "--slots", str(slots)]
-                serve = [sys.executable, str(ROOT / "demo" / "serve.py"), "--load-only", "--model", model, "--ctx", str(ctx), "--slots", str(slots)]
-                subprocess.run([sys.executable, "-m", "brim", "run", "--run-dir", run, *words, "--", *serve], env=env, check=True, capture_output=True)
+                serve = [sys.executable, str(ROOT / "demo" / "serve.py"), "--model", model, "--ctx", str(ctx), "--slots", str(slots)]
+                subprocess.run([sys.executable, "-m", "brim", "run", "--run-dir", run, "--poll", "100ms", *words, "--", *serve], env=env, check=True, capture_output=True)
                 total = next(row for row in json.loads(pathlib.Path(run, "report.json").read_text())["comparison"] if row["part"] == "total")
                 parts = json.loads(pathlib.Path(run, "plan.json").read_text())["prediction"]["parts"]
                 low, high = (sum(part["bytes"][end] for part in parts) for end in ("low", "high"))
@@ -40,7 +40,7 @@ def main() -> None:
     lines = [
         "# Before and after learning", "",
         f"Made by `python tests/evidence/calibration.py` on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}.", "",
-        "SmolLM2-135M in a real llama.cpp on the CPU, loaded inside a Python process (nothing is asked of it). Run 1 is predicted from the model alone; every later run also from what the runs before it taught (all settings share one "
+        "SmolLM2-135M in a real llama.cpp on the CPU, served inside a Python process, one question asked. Run 1 is predicted from the model alone; every later run also from what the runs before it taught (all settings share one "
         "architecture, so the second setting begins with what the first has taught). Measured is the peak of the process tree, anonymous and mapped, programs and libraries included.", "",
         "| context | slots | run | predicted (low … high) MiB | measured MiB | miss | within | overhead |", "|---:|---:|---:|---:|---:|---:|---|---|",
         *(

@@ -96,6 +96,8 @@ def test_a_fixed_overhead_is_learnt() -> None:
     about = {"at": "2026-05-04T10:00:00+00:00", "run": "r1", "architecture": "llama"}
     found = calibration.observe(base, {("compute_buffer", "cpu"): 110 * MIB}, {"cpu": 1160 * MIB}, DEVICES, about)
     assert {(one.part, one.measured_bytes) for one in found} == {("compute_buffer", 110 * MIB), ("context_overhead", 50 * MIB)}
+    short = calibration.observe(base, {("compute_buffer", "cpu"): 110 * MIB}, {"cpu": 300 * MIB}, DEVICES, about)
+    assert [one.part for one in short] == ["compute_buffer"]
     parts = applied(list(found))
     assert parts["context_overhead"].bytes.likely == 50 * MIB
     assert parts["context_overhead"].source == "measured here on 2026-05-04, 1 run"
