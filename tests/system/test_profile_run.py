@@ -76,9 +76,9 @@ def test_memory_of_the_job_counts_towards_the_floor(brim, tmp_path) -> None:
         device["memory"] = {"total_bytes": 24576 << 20, "free_bytes": free_mib << 20, "used_bytes": (24576 - free_mib) << 20}
         return device
 
-    readings = script(tmp_path, (0, with_used(23000)), (1, with_used(6000)))
-    assert brim("run", *PROFILE, *readings, "--poll", "300ms", "--run-dir", "r", "--", "sleep", "3").returncode == 0
-    readings = script(tmp_path, (0, with_used(23000)), (1, with_used(100)))
+    readings = script(tmp_path, (0, with_used(23000)), (5, with_used(6000)))
+    assert brim("run", *PROFILE, *readings, "--poll", "300ms", "--run-dir", "r", "--", "sleep", "8").returncode == 0
+    readings = script(tmp_path, (0, with_used(23000)), (5, with_used(100)))
     assert brim("run", *PROFILE, *readings, "--poll", "300ms", "--run-dir", "s", "--", "sleep", "30").returncode == 75
 
 
