@@ -30,7 +30,9 @@ def main() -> None:
                 run = os.path.join(folder, f"{ctx}-{slots}-{number}")
                 words = ["--model", model, "--ctx", str(ctx), "--slots", str(slots)]
                 serve = [sys.executable, str(ROOT / "demo" / "serve.py"), "--model", model, "--ctx", str(ctx), "--slots", str(slots)]
-                subprocess.run([sys.executable, "-m", "brim", "run", "--run-dir", run, "--poll", "100ms", *words, "--", *serve], env=env, check=True, capture_output=True)
+                subprocess.run(
+                    [sys.executable, "-m", "brim", "run", "--run-dir", run, "--poll", "100ms", *words, "--", *serve], env=env, check=True, capture_output=True
+                )
                 total = next(row for row in json.loads(pathlib.Path(run, "report.json").read_text())["comparison"] if row["part"] == "total")
                 parts = json.loads(pathlib.Path(run, "plan.json").read_text())["prediction"]["parts"]
                 low, high = (sum(part["bytes"][end] for part in parts) for end in ("low", "high"))
