@@ -27,7 +27,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 POLL = """
 import os, sys, time
 from brim.clock import SystemClock
-from brim.machine import Machine
+from brim.hardware import Machine
 clock = SystemClock()
 eyes = Machine(environ=os.environ, clock=clock)
 began, poll = clock.now_ns(), 0
@@ -39,7 +39,7 @@ while True:
 ONCE = """
 import ctypes, statistics, sys, time
 from brim.probes.nvml import Nvml
-from brim.machine import Machine
+from brim.hardware import Machine
 from brim.clock import SystemClock
 import os
 eyes = Machine(environ=os.environ, clock=SystemClock())

@@ -9,15 +9,15 @@ GROUND = {"values", "units", "errors"}
 STOREY_1 = {"facts", "records", "seams"}
 SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy", "implied"}
 SPINE |= {"knobs", "lineup", "again"}
-SPINE |= {"availability", "catalogue", "pool", "visible"}
+SPINE |= {"availability", "cards", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
-JOIN = {"book", "admission", "launch", "machine", "governor", "api", "checkpoint"}
-SPINE |= {"shapes", "preflight", "training_solver"}
-JOIN |= {"training", "resume", "watching"}
+JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint"}
+SPINE |= {"shapes", "outlook", "training_solver"}
+JOIN |= {"training", "resumption", "watching"}
 TOP = {"cli", "integrations"}
 SPINE |= {"asking", "second_opinion"}
 # evidence, claims and profiles
-SPINE |= {"calibration", "claims", "coverage", "evidence", "profile", "quality", "runtime_report", "trend", "watchdog"}
+SPINE |= {"calibration", "claim", "coverage", "evidence", "profile", "quality", "runtime_report", "trend", "watchdog"}
 EDGES |= {"stores"}
 JOIN |= {"card_report", "dossier", "learning", "profiled", "verbs"}
 
@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "policy": _BASE,
     "prediction": _BASE | {"availability", "engines", "planner", "gate"},
     "shapes": GROUND | {"facts"},
-    "preflight": _BASE | {"engines", "gate"},
+    "outlook": _BASE | {"engines", "gate"},
     "training_solver": _BASE | {"engines", "planner", "gate"},
     "reports": _BASE | SPINE,
     "packing": _BASE,
@@ -54,42 +54,42 @@ ALLOWED: dict[str, set[str]] = {
     "clock": _BASE,
     "again": _BASE,
     "watching": _BASE,
-    "resume": _BASE | SPINE | EDGES | {"api", "launch"},
+    "resumption": _BASE | SPINE | EDGES | {"api", "launch"},
     "control": set(),
     "client": {"control"},
     "ledger": _BASE,
     "availability": _BASE,
-    "catalogue": _BASE,
+    "cards": _BASE,
     "pool": _BASE | {"budget"},
     "visible": _BASE,
-    "machine": _BASE | SPINE | EDGES,
+    "hardware": _BASE | SPINE | EDGES,
     "admission": _BASE | SPINE | EDGES,
-    "governor": _BASE | SPINE | EDGES | {"control", "machine"},
-    "launch": _BASE | SPINE | EDGES | {"admission", "governor", "machine", "book", "control", "__init__"},
+    "governor": _BASE | SPINE | EDGES | {"control", "hardware"},
+    "launch": _BASE | SPINE | EDGES | {"admission", "governor", "hardware", "book", "control", "__init__"},
     "book": _BASE | SPINE | EDGES | {"governor"},
     "checkpoint": _BASE | {"packing", "shapes", "engines", "implied", "readers"},
-    "api": _BASE | SPINE | EDGES | {"admission", "training", "governor", "launch", "machine", "checkpoint", "__init__"},
+    "api": _BASE | SPINE | EDGES | {"admission", "training", "governor", "launch", "hardware", "checkpoint", "__init__"},
     "training": _BASE | SPINE | EDGES | {"checkpoint"},
     "__init__": _BASE | SPINE | JOIN | {"client"},
     "__main__": {"cli"},
-    "cli": _BASE | SPINE | {"api", "clock", "machine", "__init__"},
+    "cli": _BASE | SPINE | {"api", "clock", "hardware", "__init__"},
     "integrations": {"__init__", "client"},
 }
 # evidence, claims and profiles
 ALLOWED |= {
     "calibration": _BASE | {"engines", "trend"},
     "evidence": _BASE | {"coverage", "trend"},
-    **dict.fromkeys(("claims", "coverage", "profile", "quality", "runtime_report", "trend", "stores", "watchdog"), _BASE),
+    **dict.fromkeys(("claim", "coverage", "profile", "quality", "runtime_report", "trend", "stores", "watchdog"), _BASE),
     "card_report": _BASE | SPINE | EDGES,
     "dossier": _BASE | SPINE | EDGES | {"card_report"},
     "learning": _BASE | SPINE | EDGES,
     "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
 }
-ALLOWED["card_report"] |= {"machine"}
+ALLOWED["card_report"] |= {"hardware"}
 ALLOWED["api"] |= {"dossier"}
 ALLOWED["profiled"] = ALLOWED["verbs"] | {"verbs"}
 ALLOWED["api"] |= {"learning", "profiled"}
-ALLOWED["cli"] |= {"card_report", "verbs", "resume", "watching"}
+ALLOWED["cli"] |= {"card_report", "verbs", "resumption", "watching"}
 # Modules through which a pure room would reach the outside world: files, processes, the network, a clock, chance, the environment.
 IMPURE = {"os", "io", "pathlib", "time", "datetime", "subprocess", "socket", "random", "signal", "threading", "sqlite3", "shutil", "tempfile", "urllib", "mmap"}
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec"}
@@ -173,3 +173,11 @@ def test_every_module_has_a_room_sign() -> None:
         sign = ast.get_docstring(tree)
         assert sign, path
         assert len(sign.splitlines()[0]) > 15 or path.stem == "__main__", path
+
+
+def test_no_public_name_is_a_room() -> None:
+    """A verb that shares its name with a module would turn into that module as soon as somebody imports it."""
+    import brim
+
+    rooms = {path.stem if path.stem != "__init__" else path.parent.name for path in [*SRC.glob("*.py"), *SRC.glob("*/__init__.py")]}
+    assert not rooms & set(brim.__all__)

@@ -1,7 +1,5 @@
 """Everything a user may import, in alphabetical order, resolved lazily (PEP 562), and nothing else."""
 
-import sys as _sys
-
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -14,7 +12,7 @@ _HOMES = {
     "Span": "brim.units",
     "TrainWorkload": "brim.facts.training",
     "calibrations": "brim.verbs",
-    "claims_of": "brim.verbs",
+    "claims": "brim.verbs",
     "evidence_of": "brim.verbs",
     "catalogue": "brim.api",
     "devices": "brim.api",
@@ -37,7 +35,7 @@ _HOMES = {
     "quality_of": "brim.verbs",
     "read": "brim.api",
     "report": "brim.api",
-    "resume": "brim.resume",
+    "resume": "brim.resumption",
     "run": "brim.api",
     "runs": "brim.verbs",
     "shape_file": "brim.api",
@@ -76,12 +74,12 @@ if TYPE_CHECKING:
     from brim.facts.training import TrainWorkload as TrainWorkload
     from brim.facts.workload import LlamaWorkload as LlamaWorkload
     from brim.prediction import Prediction as Prediction
-    from brim.resume import resume as resume
+    from brim.resumption import resume as resume
     from brim.units import Span as Span
     from brim.values import Missing as Missing
     from brim.values import plain as plain
     from brim.verbs import calibrations as calibrations
-    from brim.verbs import claims_of as claims_of
+    from brim.verbs import claims as claims
     from brim.verbs import evidence_of as evidence_of
     from brim.verbs import forget_calibration as forget_calibration
     from brim.verbs import import_calibration as import_calibration
@@ -89,17 +87,6 @@ if TYPE_CHECKING:
     from brim.verbs import quality_gate as quality_gate
     from brim.verbs import quality_of as quality_of
     from brim.verbs import runs as runs
-
-
-class _Face(type(_sys)):  # type: ignore[misc]
-    """This package as users see it: a room that is called as a verb is (`preflight`, `resume`, `machine`) never takes the verb's place when it is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, type(_sys))):
-            super().__setattr__(name, value)
-
-
-_sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> object:

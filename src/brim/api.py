@@ -5,7 +5,7 @@ import os
 from brim.clock import SystemClock
 from brim.errors import Usage
 from brim.facts.device import Device, Host
-from brim.machine import LOOK_NS, Machine
+from brim.hardware import LOOK_NS, Machine
 from brim.values import Record
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from brim.anatomy import Anatomy
     from brim.asking import Solution
-    from brim.catalogue import Model as Known
+    from brim.cards import Model as Known
     from brim.engines.base import Plan
     from brim.facts.device import Asked, Reading
     from brim.facts.extras import Extras
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from brim.facts.workload import LlamaWorkload
     from brim.launch import RunResult
     from brim.lineup import Model
+    from brim.outlook import Compressed, Preflight
     from brim.prediction import Prediction
-    from brim.preflight import Compressed, Preflight
     from brim.seams import Clock, Probe
     from brim.second_opinion import SecondOpinion
     from brim.training_solver import Found
@@ -87,7 +87,7 @@ def probed(seen: "Reading", warning: "str | None" = None) -> Probed:
 
 def catalogue(query: str = "") -> "tuple[Known, ...]":
     """The devices that brim knows by name, those that match `query` (all without one). Bytes as the driver tells them."""
-    from brim.catalogue import matches, parse
+    from brim.cards import matches, parse
     from brim.readers.catalogue import text
 
     return matches(parse(text()), query)
@@ -102,7 +102,7 @@ def backend_word(text: str) -> str | None:
 
 def suggest(query: str) -> list[str]:
     """The names of the catalogue that are nearest to an unknown one."""
-    from brim.catalogue import suggestions
+    from brim.cards import suggestions
 
     return suggestions(catalogue(), query)
 
@@ -135,7 +135,7 @@ def devices(
 
 def known_device(name: str) -> "Model":
     """The one device of the catalogue that is called so, loosely; `Usage` lists the candidates of an ambiguous name and suggests for an unknown one."""
-    from brim.catalogue import find
+    from brim.cards import find
     from brim.lineup import Model
 
     model = find(catalogue(), name)

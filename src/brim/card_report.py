@@ -95,7 +95,7 @@ def _ask(readings: "str | None") -> runtime_report.Telemetry:
     command, rows, error = gpu_rows.nvidia_smi() if readings is None else gpu_rows.scripted(os.fspath(readings))
     if error and readings is None and not _is_there("nvidia-smi"):
         from brim.clock import SystemClock
-        from brim.machine import Machine
+        from brim.hardware import Machine
 
         seen = runtime_report.telemetry_of(Machine(environ=os.environ, clock=SystemClock(), deadline_ns=DEADLINE_NS).look(), "NVML, as brim probe asks it")
         if seen.cards:

@@ -1,4 +1,4 @@
-"""Opens a run's folder and joins its journal, plan and report into evidence and claims; what is concluded is decided in evidence.py and claims.py."""
+"""Opens a run's folder and joins its journal, plan and report into evidence and claims; what is concluded is decided in evidence.py and claim.py."""
 
 import json
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from brim.claims import Verdict
+    from brim.claim import Verdict
     from brim.facts.profile import Profile
     from brim.journal.store import Line
 
@@ -143,7 +143,7 @@ def evidence_of(opened: Opened, seen: "evidence.Gathered | None" = None, *, now_
 
 def page(folder: str, profile: "Profile | None" = None, seen: "evidence.Gathered | None" = None) -> str:
     """The self-contained HTML page of a run. `Unreadable` where there is no journal."""
-    from brim import claims as court
+    from brim import claim as court
     from brim.reports import html
 
     opened = open_run(folder)
@@ -258,7 +258,7 @@ def _quality(opened: Opened) -> "dict[str, bool | Missing]":
 
 def claims(run: "str | Opened", profile: "Profile | None" = None) -> "tuple[Verdict, ...]":
     """Every claim of the profile (default: the one that the run was started with, else the built-in ones) judged on the run's evidence."""
-    from brim import claims as court
+    from brim import claim as court
 
     opened = open_run(run) if isinstance(run, str) else run
     rules = court.rules_of(profile.claims if profile is not None else _run_profile_claims(opened))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from brim.engines.train.census import Census
     from brim.facts.device import Device
-    from brim.preflight import Compressed, Preflight
+    from brim.outlook import Compressed, Preflight
     from brim.training_solver import Found
 
 
@@ -133,7 +133,7 @@ def preflight(
 ) -> "Preflight":
     """The table of ways to run and train; from a model, or from a parameter count alone."""
     from brim.engines.train.assumed import SMALLEST, dense
-    from brim.preflight import preflight as judge
+    from brim.outlook import preflight as judge
 
     if model is None:
         if parameters is None:

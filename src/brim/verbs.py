@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 QUALITY_SCHEMA = "brim.quality/1"
 
 
-def claims_of(run: str, profile: "str | Profile | None" = None) -> "dict[str, Any]":
+def claims(run: str, profile: "str | Profile | None" = None) -> "dict[str, Any]":
     """`brim.claims/1` for a run by folder or name: every claim with allowed or not, the evidence, and what is missing. `Unreadable` where there is no such run."""
     from brim.card_report import load_profile
     from brim.reports import evidence_documents as documents

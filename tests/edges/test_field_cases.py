@@ -9,7 +9,7 @@ import pytest
 from brim.budget import sentence
 from brim.clock import SystemClock
 from brim.facts.device import Device, Host, Memory, Process, Reading
-from brim.machine import Machine
+from brim.hardware import Machine
 from brim.pool import settle, settle_device
 from brim.probes import amd, intel, smi, tegra
 from brim.values import Missing

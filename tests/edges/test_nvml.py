@@ -5,7 +5,7 @@ import os
 import pytest
 
 from brim.clock import SystemClock
-from brim.machine import LOOK_NS, Machine
+from brim.hardware import LOOK_NS, Machine
 from brim.probes.ask import ask
 from brim.probes.nvml_cells import REASON_OF
 from brim.values import Missing

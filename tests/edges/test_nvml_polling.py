@@ -148,7 +148,7 @@ def test_polling_does_not_hold_the_exit(tmp_path) -> None:
     stub = Stub(tmp_path)
     stub.write(card())
     code = (
-        "import os\nfrom brim.clock import SystemClock\nfrom brim.machine import Machine\neyes = Machine(environ=os.environ, clock=SystemClock(), deadline_ns=30 * 10**9)\n"
+        "import os\nfrom brim.clock import SystemClock\nfrom brim.hardware import Machine\neyes = Machine(environ=os.environ, clock=SystemClock(), deadline_ns=30 * 10**9)\n"
         "for at in range(3):\n    print(eyes.read(at).devices[0].temperature_c)\n"
     )
     source = str(pathlib.Path(__file__).parent.parent.parent / "src")
@@ -184,9 +184,9 @@ def test_a_library_that_crashed_first_is_believed_later(tmp_path, monkeypatch) -
     """The whole machine: the first look crashes in its child, the card keeps its row; half a minute later it answers, and is read."""
     import os
 
-    import brim.machine
+    import brim.hardware
 
-    room = sys.modules["brim.machine"]
+    room = sys.modules["brim.hardware"]
     assert callable(brim.machine), "the verb stays the verb"
     monkeypatch.setattr(room, "AGAIN_NS", 10)
     stub = Stub(tmp_path)

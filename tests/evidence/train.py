@@ -21,7 +21,7 @@ from brim import api  # noqa: E402
 from brim.engines.train import price, survey  # noqa: E402
 from brim.engines.train.assumed import dense  # noqa: E402
 from brim.facts.training import TrainWorkload  # noqa: E402
-from brim.preflight import preflight  # noqa: E402
+from brim.outlook import preflight  # noqa: E402
 from brim.reports.preflight import markdown  # noqa: E402
 from brim.shapes.config import read  # noqa: E402
 from brim.units import format_bytes  # noqa: E402

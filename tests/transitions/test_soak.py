@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from brim import claims, dossier
+from brim import claim as claims
+from brim import dossier
 from brim.facts.device import Device, Host, Memory, Reading
 from brim.facts.look import GONE, SAME, JobWords, Look
 from brim.facts.process import Identity, Usage

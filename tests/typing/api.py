@@ -28,7 +28,7 @@ assert_type(found.fits, bool)
 table = brim.preflight(parameters=12_000_000_000, devices=["cuda:24GiB"])
 assert_type(table.ways[0].verdict, str)
 
-assert_type(brim.claims_of("run"), dict[str, Any])
+assert_type(brim.claims("run"), dict[str, Any])
 assert_type(brim.governor_report("rtx3090-12b", "out", telemetry={"memory_free_mb": 20000, "temperature_c": 50}), dict[str, Any])
 assert_type(brim.load_profile("rtx3090-12b").claims, tuple[ClaimRule, ...])
 assert_type(brim.quality_of("model.gguf"), tuple[bool, str, str])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brim.catalogue import find, matches, parse
+from brim.cards import find, matches, parse
 from brim.errors import Usage
 from brim.readers.catalogue import text
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brim import claims, coverage, evidence, trend
+from brim import claim as claims
+from brim import coverage, evidence, trend
 from brim.facts.profile import ClaimRule, Need
 from brim.journal import blocks
 from brim.values import Missing

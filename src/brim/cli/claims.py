@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--require", action="append", default=[], metavar="NAME", help="exit 8 unless this claim is allowed; repeatable")
     parser.add_argument("--json", action="store_true", help="print brim.claims/1")
     asked = parser.parse_args(argv)
-    document = verbs.claims_of(asked.run, asked.profile)
+    document = verbs.claims(asked.run, asked.profile)
     by_name = {one["name"]: one for one in document["claims"]}
     for name in asked.require:
         if name not in by_name:

@@ -6,7 +6,7 @@ import sys
 from brim import api
 from brim.cli.words import Parser, count, emit, fraction
 from brim.errors import CannotTell, Refused, Unreadable, Usage
-from brim.preflight import ALLOWED, BLOCKED, Compressed, governor_fields
+from brim.outlook import ALLOWED, BLOCKED, Compressed, governor_fields
 from brim.reports import preflight as report
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from brim.api import Probed
     from brim.facts.device import Device
-    from brim.machine import Machine
+    from brim.hardware import Machine
 
 
 def _parser() -> Parser:

@@ -8,7 +8,7 @@ from brim.cli import limits as bounds
 from brim.cli.run import announce, watchers
 from brim.cli.words import Parser, count, emit, split_command, time
 from brim.reports import text
-from brim.resume import resume
+from brim.resumption import resume
 
 
 def _parser() -> Parser:

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         artifact=artifact_of(asked, profile, prediction),
     )  # fmt: skip
     print(text.ended(dict(result.report)), file=sys.stderr)
-    document = verbs.claims_of(result.run_dir, profile)
+    document = verbs.claims(result.run_dir, profile)
     if asked.json:
         emit({"schema": "brim.soak/1", "exit_code": result.exit_code, "report": result.report, "claims": document})
     else:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Need(Record):
     """One condition of a claim: a measure of the run, a comparison and a bound.
 
-    `measure` names a field of the run's evidence (see claims.py); `compare` is `at_least`, `at_most` or `is`; `why` is the sentence that a person reads.
+    `measure` names a field of the run's evidence (see claim.py); `compare` is `at_least`, `at_most` or `is`; `why` is the sentence that a person reads.
     """
 
     measure: str

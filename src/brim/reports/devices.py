@@ -8,7 +8,7 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brim.catalogue import Model
+    from brim.cards import Model
     from brim.facts.device import Asked, Host
 
 DASH = "–"

@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from brim.catalogue import Model
+    from brim.cards import Model
     from brim.errors import BrimError
     from brim.facts.device import Asked, Budget, Device, Host
     from brim.facts.process import Checkpointed, Ending

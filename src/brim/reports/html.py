@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from brim.claims import Verdict
+    from brim.claim import Verdict
     from brim.facts.evidence import Evidence, Mark, Series
 
 STYLE = """

@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from brim.preflight import Preflight, Way
+    from brim.outlook import Preflight, Way
 
 
 def document(table: "Preflight", fields: "dict[str, object]") -> "dict[str, Any]":
