@@ -206,3 +206,26 @@ def test_a_library_that_crashed_first_is_believed_later(tmp_path, monkeypatch) -
     eyes._watch()
     assert eyes.read(2).devices[0].temperature_c == 61.0
     sys.modules.pop("pynvml", None)
+
+
+def test_polling_leaks_nothing(polled) -> None:
+    """Two thousand looks at a card whose readings move leave no file open, and less than a mebibyte more in memory."""
+    import os
+
+    stub, binding = polled
+    stub.write(card())
+    probe = opened(binding)
+
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    for at in range(300):
+        probe.read(at)
+    files, before = len(os.listdir("/proc/self/fd")), resident()
+    for at in range(2000):
+        if at % 100 == 0:
+            stub.write(card(temp=40 + at // 100), lines=(f"0.proc {4000 + at} 1073741824",))
+        assert probe.read(at * SLOW_NS // 4)[0].state == "ok"
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert resident() - before < 1 << 20
