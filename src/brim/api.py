@@ -4,9 +4,18 @@ import os
 
 from brim.clock import SystemClock
 from brim.errors import Usage
-from brim.facts.device import Device, Host
-from brim.hardware import LOOK_NS, Machine
-from brim.values import Record
+from brim.facts.device import Device
+from brim.sight import Probed as Probed
+from brim.sight import backend_word as backend_word
+from brim.sight import catalogue as catalogue
+from brim.sight import devices as devices
+from brim.sight import known_device as known_device
+from brim.sight import machine as machine
+from brim.sight import probe as probe
+from brim.sight import probed as probed
+from brim.sight import settings as settings
+from brim.sight import suggest as suggest
+from brim.sight import version as version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +24,7 @@ if TYPE_CHECKING:
 
     from brim.anatomy import Anatomy
     from brim.asking import Solution
-    from brim.cards import Model as Known
     from brim.engines.base import Plan
-    from brim.facts.device import Asked, Reading
     from brim.facts.extras import Extras
     from brim.facts.model import Checkpoint
     from brim.facts.profile import Profile
@@ -25,121 +32,11 @@ if TYPE_CHECKING:
     from brim.facts.training import TrainWorkload
     from brim.facts.workload import LlamaWorkload
     from brim.launch import RunResult
-    from brim.lineup import Model
     from brim.outlook import Compressed, Preflight
     from brim.prediction import Prediction
     from brim.seams import Clock, Probe
     from brim.second_opinion import SecondOpinion
     from brim.training_solver import Found
-
-
-class Probed(Record):
-    """What `probe` saw: the devices with their budgets, the host, what was asked, notes, and warnings about settings that were ignored."""
-
-    devices: tuple[Device, ...]
-    host: "Host"
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    asked: "tuple[Asked, ...]" = ()
-
-
-def machine(
-    *,
-    reserve: float | None = None,
-    environ: "Mapping[str, str] | None" = None,
-    readings: str | None = None,
-    deadline_ns: int | None = None,
-    wake: bool = False,
-    disk: str = "",
-    clock: "Clock | None" = None,
-    root: str = "",
-) -> Machine:
-    """This machine as a probe that can be looked at again and again, or the script that `readings` (or BRIM_READINGS) names. `Unreadable`, `Usage`: a bad script."""
-    environ = os.environ if environ is None else environ
-    path = readings or environ.get("BRIM_READINGS", "")
-    script = None
-    if path:
-        from brim.probes.scripted import load
-
-        script = load(path)
-    return Machine(
-        environ=environ, clock=clock or SystemClock(), root=root, script=script, reserve=reserve, deadline_ns=deadline_ns or LOOK_NS, wake=wake, disk=disk
-    )
-
-
-def probe(
-    *,
-    reserve: float | None = None,
-    environ: "Mapping[str, str] | None" = None,
-    readings: str | None = None,
-    deadline_ns: int | None = None,
-    wake: bool = False,
-) -> Probed:
-    """Look at this machine's devices once, within the deadline. A value that could not be had is `Missing`; nothing is raised for it."""
-    eyes = machine(reserve=reserve, environ=environ, readings=readings, deadline_ns=deadline_ns, wake=wake)
-    return probed(eyes.look(), eyes.warning)
-
-
-def probed(seen: "Reading", warning: "str | None" = None) -> Probed:
-    """A reading as `probe` gives it."""
-    return Probed(devices=seen.devices, host=seen.host, warnings=(warning,) if warning else (), notes=seen.notes, asked=seen.asked)
-
-
-def catalogue(query: str = "") -> "tuple[Known, ...]":
-    """The devices that brim knows by name, those that match `query` (all without one). Bytes as the driver tells them."""
-    from brim.cards import matches, parse
-    from brim.readers.catalogue import text
-
-    return matches(parse(text()), query)
-
-
-def backend_word(text: str) -> str | None:
-    """The backend that a word of the command line means (`host` is `cpu`, `hip` is `rocm`), in any case; None for another word."""
-    from brim.pool import backend_word as word
-
-    return word(text)
-
-
-def suggest(query: str) -> list[str]:
-    """The names of the catalogue that are nearest to an unknown one."""
-    from brim.cards import suggestions
-
-    return suggestions(catalogue(), query)
-
-
-def settings(environ: "Mapping[str, str] | None" = None) -> tuple[tuple[str, str], ...]:
-    """The variables of the environment that change what brim sees, those that are set, each with its value."""
-    environ = os.environ if environ is None else environ
-    shown = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "LD_LIBRARY_PATH")
-    names = [*shown, *sorted(name for name in environ if name.startswith("BRIM_"))]
-    return tuple((name, environ[name]) for name in names if name in environ)
-
-
-def version() -> str:
-    """The version of brim."""
-    from brim import __version__
-
-    return __version__
-
-
-def devices(
-    wanted: "Sequence[str]", seen: "Probed | None" = None, *, reserve: float | None = None, environ: "Mapping[str, str] | None" = None
-) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    """The devices that words of `--device` name (`cuda:0`, `cuda:24GiB`, `RTX 3090`), and caveats; the machine is looked at only where a word needs it."""
-    from brim.lineup import assemble, parse
-
-    if seen is None and (not wanted or any(not word.name and word.total_bytes is None for word in map(parse, wanted))):
-        seen = probe(reserve=reserve, environ=environ, wake=bool(wanted))
-    return assemble(wanted, seen.devices if seen is not None else (), reserve=reserve, named=known_device)
-
-
-def known_device(name: str) -> "Model":
-    """The one device of the catalogue that is called so, loosely; `Usage` lists the candidates of an ambiguous name and suggests for an unknown one."""
-    from brim.cards import find
-    from brim.lineup import Model
-
-    model = find(catalogue(), name)
-    return Model(name=model.name, backend=model.backend, total_bytes=model.memory_bytes, compute_capability=model.compute, unified=model.unified)
 
 
 def read(model: str) -> "Checkpoint":
