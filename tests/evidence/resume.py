@@ -68,6 +68,7 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--jax-python", help="a Python with JAX (default: the same)")
     parser.add_argument("--more-path", action="append", default=[], help="a further folder for the jobs' PYTHONPATH")
+    parser.add_argument("--only", action="append", default=[], help="jobs whose name holds this word only")
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--write", default=str(ROOT / "docs/evidence/governor-resume.md"))
@@ -87,6 +88,8 @@ def main():
         ("Lightning Trainer", [asked.python], "lightning_trainer", ("signal",), 90),
         ("JAX loop", [asked.jax_python or asked.python], "jax_loop", ("signal",), 300),
     ):
+        if asked.only and not any(word in name for word in asked.only):
+            continue
         script = ROOT / "examples" / f"{example}.py"
         with tempfile.TemporaryDirectory() as made:
             folder = pathlib.Path(made)
