@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from brim.errors import BrimError
+from brim.journal import store
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.system
@@ -23,16 +25,32 @@ def test_a_loop_without_a_governor_is_a_loop() -> None:
     assert subprocess.run([sys.executable, "-c", code], env=ENV, check=False).returncode == 0
 
 
+def _governed(folder):
+    """Wait until the run in this folder was looked at three times: the job runs by then."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if sum(line.kind == "sample" for line in store.read(str(folder / "journal.db"))) >= 3:
+                return
+        except BrimError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError(f"{folder}: nothing was governed in time")
+
+
 def test_a_loop_that_is_stopped_goes_on_to_the_same_end(tmp_path) -> None:
     """The plain example: stopped twice, resumed twice, the same total as in one go."""
     whole = subprocess.run(
         [sys.executable, str(ROOT / "examples/plain_python.py"), str(tmp_path / "a"), "300"], env=ENV, capture_output=True, text=True, check=True
     ).stdout
-    words, total = ["run", "--run-dir", str(tmp_path / "r0"), "--", sys.executable, str(ROOT / "examples/plain_python.py"), str(tmp_path / "b"), "300"], ""
+    words, total = (
+        ["run", "--poll", "100ms", "--run-dir", str(tmp_path / "r0"), "--", sys.executable, str(ROOT / "examples/plain_python.py"), str(tmp_path / "b"), "300"],
+        "",
+    )
     for number in range(1, 4):
         run = subprocess.Popen([sys.executable, "-m", "brim", *words], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if number < 3:
-            time.sleep(0.8)
+            _governed(tmp_path / f"r{number - 1}")
             run.send_signal(signal.SIGTERM)
         total = run.communicate(timeout=30)[0]
         if run.returncode == 0:
