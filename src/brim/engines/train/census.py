@@ -28,7 +28,7 @@ class Kind:
 class Census:
     """The rows of a model by place: `kinds` of text blocks in the order of their first layer, `order` (kind of each layer), and the rest."""
 
-    __slots__ = ("dropouts", "elements", "groups", "head", "kinds", "order", "rest", "rows", "shape", "style", "table", "tied")
+    __slots__ = ("dropouts", "elements", "groups", "head", "kinds", "order", "rest", "rows", "shape", "stacked", "style", "table", "tied")
 
     def __init__(self, shape: "Shape", rows: "tuple[Weight, ...]", config: "Mapping[str, object] | None" = None) -> None:
         self.dropouts = dropouts(shape.architecture, config or {})
@@ -36,6 +36,7 @@ class Census:
         self.rows = tuple(row for row in rows if row.op != "buffer" and row.tower != "draft")
         self.elements = sum(row.elements for row in self.rows)
         self.tied = shape.tied_embeddings
+        self.stacked = shape.architecture in _STACKED
         self.head = next((row for row in self.rows if row.role == "lm_head" and row.op in ("linear", "embedding")), None)
         self.table = next((row for row in self.rows if row.role == "embedding" and row.op == "embedding"), None)
         alike: dict[object, list[Weight]] = {}
@@ -93,13 +94,47 @@ def sides(row: "Weight") -> tuple[int, int]:
     return (row.dims[0], row.dims[1]) if row.op != "transposed" else (row.dims[1], row.dims[0])
 
 
-def adapted(row: "Weight", targets: "tuple[str, ...]") -> bool:
-    """Whether an adapter goes on this row. peft 0.21's `all-linear` takes every linear layer but the head, routers and stacked experts included."""
-    if row.op == "bias" or (row.role not in ("lm_head", "router", *_EXPERTS) and row.op not in ("linear", "transposed")):
+# Architectures whose stacked experts peft 0.21 takes for the linear layers that they were (`utils/transformers_weight_conversion.py` over transformers 5.24
+# `conversion_mapping.py`): there the names gate_proj, up_proj and down_proj mean the experts alone, and the router is adapted too.
+_STACKED = frozenset(
+    [
+        "mixtral",
+        "minimax",
+        "minimax_m2",
+        "afmoe",
+        "deepseek_v2",
+        "deepseek_v3",
+        "deepseek_v32",
+        "dots1",
+        "ernie4_5_moe",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "glm_moe_dsa",
+        "longcat_flash",
+        "solar_open",
+        "mellum",
+        "qwen3_moe",
+        "qwen3_next",
+        "hunyuan_v1_moe",
+        "flex_olmo",
+        "olmoe",
+        "exaone_moe",
+        "cohere2_moe",
+    ]
+)
+_EXPERT_NAMES = ("gate_proj", "up_proj", "down_proj")
+
+
+def adapted(row: "Weight", targets: "tuple[str, ...]", *, stacked: bool) -> bool:
+    """Whether an adapter goes on this row. peft's `all-linear` is every linear layer but the head; `stacked` tells whether it reaches stacked experts and routers."""
+    module = module_of(row)
+    expert = (row.role == "router" and module != "shared_expert_gate") or row.role in _EXPERTS
+    if row.op == "bias" or (expert and not stacked) or (row.role not in ("lm_head", "router", *_EXPERTS) and row.op not in ("linear", "transposed")):
+        return False
+    if stacked and not expert and module in _EXPERT_NAMES:
         return False
     if "all-linear" in targets and row.role != "lm_head":
         return True
-    module = module_of(row)
     return module in targets or row.role in targets or _ALIASES.get(module, module) in targets
 
 
@@ -118,7 +153,7 @@ def check_targets(census: Census, w: "TrainWorkload") -> None:
     """`Usage` where a rank is above a layer's width, or no layer has the name of a target."""
     if w.method not in ADAPTERS:
         return
-    chosen = [row for row, _ in census.groups if adapted(row, w.targets)]
+    chosen = [row for row, _ in census.groups if adapted(row, w.targets, stacked=census.stacked)]
     if not chosen:
         raise Usage(f"no linear layer is called {', '.join(w.targets)}", hint="Give module names (q_proj), roles (q, v, o, gate, up, down) or all-linear.")
     widest = min(min(sides(row)) for row in chosen)
@@ -128,10 +163,10 @@ def check_targets(census: Census, w: "TrainWorkload") -> None:
         )
 
 
-def linear(row: "Weight", bias: int, w: "TrainWorkload") -> Linear:
+def linear(row: "Weight", bias: int, w: "TrainWorkload", *, stacked: bool) -> Linear:
     """The layer as the block writer sees it."""
     inputs, outputs = sides(row)
-    rank = w.lora_rank if w.method in ADAPTERS and adapted(row, w.targets) else 0
+    rank = w.lora_rank if w.method in ADAPTERS and adapted(row, w.targets, stacked=stacked) else 0
     return Linear(inputs, outputs, bias, rank)
 
 

@@ -20,7 +20,7 @@ class Rows:
 
     __slots__ = ("expert_adapters", "inner", "linears", "norms")
 
-    def __init__(self, rows: "tuple[Weight, ...]", w: "TrainWorkload") -> None:
+    def __init__(self, rows: "tuple[Weight, ...]", w: "TrainWorkload", *, stacked: bool) -> None:
         biases = {row.role: row.elements for row in rows if row.op == "bias"}
         self.linears: dict[str, Linear] = {}
         self.norms = 0
@@ -28,28 +28,28 @@ class Rows:
         for row in rows:
             if row.op in ("linear", "transposed") and row.copies == 1:
                 if row.role in self.linears:  # several of a kind (recurrent mixers): told apart by name
-                    self.linears[row.name] = linear(row, 0, w)
+                    self.linears[row.name] = linear(row, 0, w, stacked=stacked)
                 else:
-                    self.linears[row.role] = linear(row, biases.get(row.role, 0), w)
+                    self.linears[row.role] = linear(row, biases.get(row.role, 0), w, stacked=stacked)
             elif row.role == "norm" and row.name.endswith("weight"):
                 module = row.name.rsplit(".", 2)[-2]
                 if module in _INNER_NORMS:
                     self.inner[module[:2] if module[1] == "_" else "kv"] = row.elements
                 else:
                     self.norms += 1
-        self.expert_adapters = _expert_adapters(rows, w) if w.method in ADAPTERS else (0, 0, 0)
+        self.expert_adapters = _expert_adapters(rows, w, stacked=stacked) if w.method in ADAPTERS else (0, 0, 0)
 
     def take(self, role: str) -> "Linear | None":
         """The linear layer of a role."""
         return self.linears.get(role)
 
 
-def _expert_adapters(rows: "tuple[Weight, ...]", w: "TrainWorkload") -> "tuple[int, int, int]":
+def _expert_adapters(rows: "tuple[Weight, ...]", w: "TrainWorkload", *, stacked: bool) -> "tuple[int, int, int]":
     """Elements of the adapters on the router, on gate and up, and on down."""
     out = [0, 0, 0]
     for row in rows:
         place = {"router": 0, "expert_gate": 1, "expert_up": 1, "expert_gate_up": 1, "expert_down": 2}.get(row.role)
-        if place is not None and adapted(row, w.targets):
+        if place is not None and adapted(row, w.targets, stacked=stacked):
             out[place] += sum(a * b for a, b in adapter_dims(row, w.lora_rank))
     return out[0], out[1], out[2]
 
@@ -58,7 +58,7 @@ def layer_block(census: "Census", kind: "Kind", w: "TrainWorkload", s: "Setting"
     """Forward, kept bytes and backward of one layer of this kind."""
     shape, layer = census.shape, kind.layer
     tokens = w.batch * w.seq
-    rows = Rows(kind.rows, w)
+    rows = Rows(kind.rows, w, stacked=census.stacked)
     b = Writer(s, census.style, tokens * shape.width, s.weight, train=train, input_grad=input_grad)
     x, order = b.tape.x, census.style.order
 

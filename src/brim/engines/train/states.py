@@ -76,7 +76,7 @@ def states(census: "Census", w: "TrainWorkload", s: Setting) -> States:
             out.weights += row.elements * _width(row, census, s) * times
             out.unpacked += row.elements * times
         if adapters:
-            _tally_adapter(row, times, w, s, tally)
+            _tally_adapter(row, times, w, (s, census.stacked), tally)
         elif trains(census, row.layer, w):
             _tally_row(row, times, _width(row, census, s), gates, tally)
     out.learned = [Learned(dims, count, width, hidden=hidden) for (dims, width, hidden), count in tally.items()]
@@ -94,8 +94,9 @@ def _width(row: "Weight", census: "Census", s: Setting) -> int:
     return 4 if row.role == "router" and census.style.router_fp32 and row.op != "bias" else s.weight
 
 
-def _tally_adapter(row: "Weight", times: int, w: "TrainWorkload", s: Setting, tally: "Tally") -> None:
-    if not adapted(row, w.targets):
+def _tally_adapter(row: "Weight", times: int, w: "TrainWorkload", how: "tuple[Setting, bool]", tally: "Tally") -> None:
+    s, stacked = how
+    if not adapted(row, w.targets, stacked=stacked):
         return
     for dims in (*adapter_dims(row, w.lora_rank), *(((sides(row)[1],),) if s.dora else ())):
         key = (dims, s.adapter, True)
