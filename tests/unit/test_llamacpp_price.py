@@ -143,3 +143,19 @@ def test_what_was_compared_on_the_cpu_only_says_so_on_a_card() -> None:
         assert part.bytes.high <= 1.07 * part.bytes.low
     known = price(checkpoint_of("shapes", "qwen3-8b"), LlamaWorkload(ctx=4096), (CARD,))
     assert all(part.bytes.low == part.bytes.high for part in known.parts if part.name == "compute_buffer")
+
+
+@pytest.mark.parametrize("model", ["qwen3-8b", "gemma-3-12b", "deepseek-v2-lite", "qwen3-next-80b-a3b", "gpt-oss-20b"])
+def test_a_recorded_walk_gives_the_same_bytes(model) -> None:
+    """From the third length on, buffers come from a recorded walk: the bytes of a fresh layout, on the CPU, on a card and on both."""
+    made, ran = checkpoint_of("shapes", model), 0
+    for devices, layers, flash in (((), None, "on"), ((CARD,), 99, "off"), ((CARD,), 3, "on")):
+        asked = LlamaWorkload(slots=4, gpu_layers=layers, flash_attn=flash, kv_unified=True)
+        reserve.forget()
+        plans = {ctx: price(made, asked.replace(ctx=ctx), devices) for ctx in (8192, 20224, 65536, 12288, 40960, 99840)}
+        for ctx, plan in plans.items():
+            reserve.forget()
+            fresh = price(made, asked.replace(ctx=ctx), devices)
+            assert [part.bytes for part in plan.parts] == [part.bytes for part in fresh.parts], ctx
+            ran += any("each linear" in part.rule for part in plan.parts)
+    assert ran >= 6

@@ -71,13 +71,15 @@ class Arena:
 class Replay:
     """One walk of the allocator over a scheduled graph. `size_of(tensor, buffer)` is the backend's `get_alloc_size`, unaligned."""
 
-    __slots__ = ("arenas", "highest", "live", "size_of")
+    __slots__ = ("arenas", "events", "highest", "live", "size_of", "slots")
 
     def __init__(self, alignments: "tuple[int, ...]", size_of: "Callable[[T, int], int]") -> None:
         self.arenas = tuple(Arena(alignment) for alignment in alignments)
         self.size_of = size_of
         self.live: list[dict[int, T]] = [{} for _ in alignments]
         self.highest: list[list[T]] = [[] for _ in alignments]
+        self.events: list[tuple[int, int, int, int]] = []  # what was taken, taken over and given back (see program.py)
+        self.slots = 0
 
     def place(self, node: T, buffer: int) -> None:
         """Give `node` memory in `buffer`, or let it take over a parent's (`ggml_gallocr_allocate_node`)."""
@@ -94,6 +96,9 @@ class Replay:
         size = -(-self.size_of(node, buffer) // alignment) * alignment
         node.buffer = buffer
         node.size = size
+        node.slot = self.slots
+        self.slots += 1
+        self.events.append((0, node.slot, buffer, size))
         high = arena.high
         node.address = arena.take(size)
         if size:
@@ -110,6 +115,9 @@ class Replay:
         arena = self.arenas[parent.buffer]
         size = -(-self.size_of(node, parent.buffer) // arena.alignment) * arena.alignment
         node.size = size
+        node.slot = self.slots
+        self.slots += 1
+        self.events.append((1, node.slot, parent.slot, size))
         self.live[parent.buffer][node.address] = node
         if parent.size > size:
             arena.give(parent.address + size, parent.size - size)
@@ -118,6 +126,7 @@ class Replay:
         """Free `node`, unless it is an output."""
         if not node.output:
             self.arenas[node.buffer].give(node.address, node.size)
+            self.events.append((2, node.slot, 0, 0))
             node.owned = False
             if node.size:
                 self.live[node.buffer].pop(node.address, None)

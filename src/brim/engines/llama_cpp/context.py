@@ -122,3 +122,14 @@ class Context:
             return self.cells
         wanted = min(self.cells, hp.window * (self.sequences if self.unified else 1) + self.ubatch)
         return round_up(wanted, 256 if self.version >= SWA_PADDING_256 else 32)
+
+    def at(self, cells: int) -> "Context":
+        """The same context with caches of another length; all that decides the graph's operations stays."""
+        made = object.__new__(Context)
+        for name in self.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.cells = cells
+        made.total_cells = cells * self.streams
+        if self.window_cells == self.cells:
+            made.window_cells = cells
+        return made

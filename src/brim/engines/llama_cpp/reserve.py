@@ -10,6 +10,7 @@ from brim.engines.llama_cpp.caches import Memory
 from brim.engines.llama_cpp.context import Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
 from brim.engines.llama_cpp.hparams import Hparams
+from brim.engines.llama_cpp.program import Event, Program, learn
 from brim.engines.llama_cpp.scheduler import Scheduler
 from brim.engines.llama_cpp.walk import walk
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -18,7 +19,7 @@ from brim.engines.llama_cpp.weights import HOST, Placement
 class Reserve:
     """Bytes by device. `reported` is what the engine's own fit and log of a dry load say where that differs: with pipeline copies it forgets which device a norm is kept on."""
 
-    __slots__ = ("allocated", "flash", "layers", "nodes", "peaks", "pipeline", "reported", "splits")
+    __slots__ = ("allocated", "events", "flash", "layers", "nodes", "peaks", "pipeline", "reported", "splits")
 
     def __init__(self) -> None:
         self.allocated: dict[str, int] = {}
@@ -29,6 +30,7 @@ class Reserve:
         self.flash = True
         self.pipeline = False
         self.layers = 0
+        self.events: list[Event] = []
 
 
 def _cards(placement: Placement, version: int) -> "tuple[Card, ...]":
@@ -77,6 +79,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
     names = [device.id for device in placement.gpus] + [HOST]
     made.allocated = dict(zip(names, sizes, strict=True))
     made.peaks = dict(zip(names, scheduler.peaks, strict=True))
+    made.events = scheduler.events
     made.reported = made.allocated
     if made.pipeline:
         _, _, sizes, _ = _lay_out(hp, context, memory, placement, pins=False, pipeline=True, layers=layers)
@@ -86,6 +89,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
 
 _RECENT: "dict[tuple[object, ...], tuple[Hparams, Reserve]]" = {}
 _REMEMBERED = 256
+_WORTH_LEARNING = 3  # lengths asked for before a graph is recorded
 
 
 _SETTLED: "dict[tuple[object, ...], tuple[Hparams, bool]]" = {}
@@ -95,6 +99,7 @@ def forget() -> None:
     """Drop what is remembered (for benchmarks)."""
     _RECENT.clear()
     _SETTLED.clear()
+    _LEARNED.clear()
 
 
 def _settled(hp: Hparams, context: Context, memory: Memory, placement: Placement, where: "tuple[object, ...]") -> bool:
@@ -130,8 +135,69 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
     found = _RECENT.get(key)
     if found is not None and found[0] is hp:
         return memory, found[1]
-    made = reserve(hp, context, memory, placement)
+    made = _from_program(hp, context, placement, where)
+    if made is None:
+        made = reserve(hp, context, memory, placement)
     if len(_RECENT) >= _REMEMBERED:
         _RECENT.pop(next(iter(_RECENT)))
     _RECENT[key] = (hp, made)
     return memory, made
+
+
+class _Learned:
+    """How often a graph was asked for at any length, its program once there is one, and a laid-out example."""
+
+    __slots__ = ("asked", "example", "hp", "program")
+
+    def __init__(self, hp: Hparams) -> None:
+        self.hp = hp
+        self.asked = 0
+        self.program: Program | None = None
+        self.example: Reserve | None = None
+
+
+_LEARNED: "dict[tuple[object, ...], _Learned]" = {}
+
+
+def _from_program(hp: Hparams, context: Context, placement: Placement, where: "tuple[object, ...]") -> "Reserve | None":
+    """The buffers from a recorded walk, where the same graph was asked for at several lengths already."""
+    slides = bool(hp.window_kind) and not context.swa_full
+    if len(placement.gpus) > 1 or (slides and context.window_cells == context.cells):
+        return None
+    key = (
+        id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.streams, context.window_cells if slides else 0, context.kv_offload, context.op_offload,
+        context.rollback, context.version, context.embeddings, context.pooling, where,
+    )  # fmt: skip
+    learned = _LEARNED.get(key)
+    if learned is None or learned.hp is not hp:
+        if len(_LEARNED) >= 4 * _REMEMBERED:
+            _LEARNED.pop(next(iter(_LEARNED)))
+        learned = _LEARNED[key] = _Learned(hp)
+    learned.asked += 1
+    if learned.asked == _WORTH_LEARNING:
+        _record(hp, context, placement, learned)
+    program, example = learned.program, learned.example
+    if program is None or example is None or not program.low <= context.cells <= program.high:
+        return None
+    made = Reserve()
+    names = [device.id for device in placement.gpus] + [HOST]
+    made.allocated = made.reported = dict(zip(names, program.run(context.cells), strict=True))
+    made.nodes, made.splits, made.flash, made.layers = example.nodes, example.splits, example.flash, example.layers
+    made.peaks = {
+        name: f"the highest moment of {len(program.events)} takes and gives, each linear in the cells between {program.low} and {program.high} = {size}"
+        for name, size in made.allocated.items()
+    }
+    return made
+
+
+def _record(hp: Hparams, context: Context, placement: Placement, learned: _Learned) -> None:
+    """Lay the graph out at a short, a middle and a long context, and learn its program where the three agree."""
+    low = context.window_cells if context.window_cells < context.cells else 256  # a sliding cache is never longer than the full one
+    high = max(context.cells, hp.context_trained // 256 * 256, 131072)
+    samples = []
+    for cells in (low, (low + high) // 512 * 256, high):
+        other = context.at(cells)
+        example = reserve(hp, other, caches.remember(hp, other), placement)
+        samples.append((cells, example.events))
+        learned.example = example
+    learned.program = learn((128,) * len(placement.gpus) + (32,), samples)

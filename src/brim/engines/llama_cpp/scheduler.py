@@ -36,6 +36,7 @@ class Scheduler:
         self.homes = {card.id: index for index, card in enumerate(cards)}
         self.homes["cpu"] = self.host
         self.peaks: tuple[str, ...] = ()
+        self.events: list[tuple[int, int, int, int]] = []
 
     def _takes(self, backend: int, t: T) -> bool:
         return backend == self.host or self.cards[backend].takes(t)
@@ -186,6 +187,7 @@ class Scheduler:
         replay = Replay((128,) * self.host + (32,), self._size)
         sizes = replay.run(nodes, buffers, [leaf for leaf, _ in leafs], [max(0, backend) for _, backend in leafs])
         self.peaks = replay.peaks()
+        self.events = replay.events
         return sizes, len(splits)
 
     def _size(self, t: T, buffer: int) -> int:

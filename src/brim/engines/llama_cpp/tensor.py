@@ -22,7 +22,7 @@ WEIGHTS, STATE = 1, 2
 class T:
     """One tensor. `place` is the buffer that already holds it (weights, caches) or None; `usage` is WEIGHTS or STATE there.
 
-    `home` is the device of the layer that a fused operation belongs to. `backend` is the scheduler's choice (−1: none yet); `children`, `views`, `owned`, `buffer`, `address`, `size` belong to the allocator's replay.
+    `home` is the device of the layer that a fused operation belongs to. `backend` is the scheduler's choice (−1: none yet); `children`, `views`, `owned`, `buffer`, `address`, `size`, `slot` belong to the allocator's replay.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class T:
         "place",
         "seen",
         "size",
+        "slot",
         "src",
         "type",
         "usage",
@@ -75,6 +76,7 @@ class T:
         self.buffer = -1
         self.address = 0
         self.size = 0
+        self.slot = 0
         self.copies: dict[int, list[T]] | None = None
         self.home = ""
 
