@@ -85,7 +85,7 @@ def _rotations(hp: Hparams, context: Context, layers: "list[int]") -> tuple[int,
 
 def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[int]") -> Cache:
     """One cache over some layers."""
-    widest = max((hp.width_value(il) for il in range(hp.blocks)), default=0)
+    widest = 0 if context.flash else max((hp.width_value(il) for il in range(hp.blocks)), default=0)
     rows = tuple((il, hp.width_key(il), 0 if hp.mla else hp.width_value(il) if context.flash else widest) for il in layers)
     rot_k, rot_v = _rotations(hp, context, layers)
     return Cache(name=name, cells=cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)

@@ -89,16 +89,12 @@ def _echo(workload: LlamaWorkload, context: Context, placement: Placement) -> "d
 
 
 def _weights(hp: Hparams, placement: Placement) -> list[Part]:
-    counts: dict[str, int] = {}
-    for homes in placement.tensors.values():
-        for home in homes:
-            counts[home] = counts.get(home, 0) + 1
     parts = []
     for device, held in sorted(placement.held.items()):
         if not held:
             continue
         blocks = sum(1 for home in placement.layers[: hp.layers] if home == device)
-        what = f"{counts[device]} tensors, of {blocks} of {hp.layers} layers" + (" and the output layer" if placement.output == device else "")
+        what = f"{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers" + (" and the output layer" if placement.output == device else "")
         padding = "each padded to 32" if device == HOST else "each padded to 128, a quantised row that is no multiple of 512 by one partial row"
         parts.append(
             Part(
@@ -141,11 +137,15 @@ def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement)
 def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> list[Part]:
     held: dict[str, list[int]] = {}
     widths: dict[str, set[tuple[int, int]]] = {}
+    known: dict[tuple[int, int, str], int] = {}
     for il, key, value in cache.rows:
         home = placement.layers[il] if context.kv_offload else HOST
         entry = held.setdefault(home, [0, 0])
         entry[0] += 1
-        entry[1] += cache.layer_bytes(key, value, home)
+        size = known.get((key, value, home))
+        if size is None:
+            size = known[key, value, home] = cache.layer_bytes(key, value, home)
+        entry[1] += size
         widths.setdefault(home, set()).add((key, value))
     parts = []
     for device, (layers, size) in sorted(held.items()):

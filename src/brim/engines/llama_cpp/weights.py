@@ -24,15 +24,16 @@ _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 
 
 class Placement:
-    """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes by device."""
+    """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes and `counts` tensors by device."""
 
-    __slots__ = ("full", "gpus", "held", "key", "layers", "mapped", "output", "overridden", "split", "tensors")
+    __slots__ = ("counts", "full", "gpus", "held", "key", "layers", "mapped", "output", "overridden", "split", "tensors")
 
     def __init__(self) -> None:
         self.layers: list[str] = []
         self.output = HOST
         self.tensors: dict[str, tuple[str, ...]] = {}
         self.held: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
         self.gpus: tuple[DeviceSpec, ...] = ()
         self.full = False
         self.mapped = True
@@ -146,6 +147,7 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
                 homes = (HOST,)
         made.tensors[name] = homes
         for home in homes:
+            made.counts[home] = made.counts.get(home, 0) + 1
             made.held[home] = made.held.get(home, 0) + stored_bytes(dtype, dims, home)
     return made
 
