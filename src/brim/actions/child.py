@@ -86,8 +86,11 @@ class Child:
     def wait(self, nanoseconds: int) -> int | None:
         """Wait at most so long for the end. The exit status (negative: the signal that ended it), or None while it runs."""
         status = self._process.poll()
-        if status is None and select.select([self.pidfd], [], [], max(0, nanoseconds) / 1e9)[0]:
-            status = self._process.wait()
+        if status is None:
+            ends = select.poll()  # select() knows no descriptor above 1023
+            ends.register(self.pidfd, select.POLLIN)
+            if ends.poll(max(0, nanoseconds) / 1e6):
+                status = self._process.wait()
         return status
 
     def poll(self) -> int | None:
