@@ -169,3 +169,19 @@ def test_this_machine_answers() -> None:
     assert isinstance(host.total_bytes, int)
     assert isinstance(host.available_bytes, int)
     assert 0 < host.available_bytes <= host.total_bytes
+
+
+def test_a_thousand_looks_keep_no_files() -> None:
+    """The library may be asked again and again in one process: what a look opened goes with it."""
+    import gc
+    import os
+
+    import brim
+
+    brim.probe()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        brim.probe()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before

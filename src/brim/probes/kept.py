@@ -62,3 +62,7 @@ class Kept:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        """A look that is thrown away gives its descriptor back: a program that asks `brim.fit` a thousand times must not run out of them."""
+        self.close()
