@@ -349,7 +349,7 @@ def report(run: str) -> "dict[str, Any]":
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise Unreadable(
             f"{path}: no report here: {getattr(fault, 'strerror', None) or fault}", hint="Name a run folder, or one of the runs in the state folder."
         ) from None
@@ -360,20 +360,6 @@ def report(run: str) -> "dict[str, Any]":
 
 def verify(run: str) -> tuple[str, int, str]:
     """Recompute the chain of a run: (journal path, lines, head). `BrokenJournal` names the first line that is wrong."""
-    from brim.errors import BrokenJournal, Unreadable
-    from brim.journal import store
+    from brim.dossier import verified
 
-    folder = run_folder(run)
-    path = os.path.join(folder, "journal.db")
-    head: str | None = None
-    if os.path.exists(os.path.join(folder, "report.json")):
-        try:
-            head = str(report(run).get("journal_head"))
-        except Unreadable as fault:
-            raise BrokenJournal(str(fault)) from None
-    count, found = store.verify(path, head, finished=head is not None)
-    from brim.dossier import papers
-
-    if wrong := papers(folder, report(folder) if head is not None else None, store.events(path)):
-        raise BrokenJournal("; ".join(wrong))
-    return path, count, found
+    return verified(run_folder(run))

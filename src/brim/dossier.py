@@ -42,12 +42,47 @@ def open_run(folder: str, *, verify: bool = True) -> Opened:
     holds, fault = True, ""
     if verify:
         try:
-            store.verify(path, None if report is None else str(report.get("journal_head")), finished=report is not None)
+            over = finished(folder)
+            if over and report is None:
+                raise BrokenJournal(f"{os.path.join(folder, 'report.json')}: {_no_report(folder)}")
+            store.verify(path, None if report is None else str(report.get("journal_head")), finished=over)
         except BrokenJournal as broken:
             holds, fault = False, str(broken)
     lines = tuple(store.events(path))
     wrong = papers(folder, report, lines) if verify and holds else []
     return Opened(folder=folder, report=report, plan=plan, lines=lines, chain_holds=holds and not wrong, chain_fault=fault or "; ".join(wrong))
+
+
+def finished(folder: str) -> bool:
+    """Whether any paper of the folder says that the run has ended: a report in any form, or a resume state with an exit code."""
+    if any(os.path.lexists(os.path.join(folder, name)) for name in ("report.json", "report.md")):
+        return True
+    if (_document(folder, "resume.json") or {}).get("exit_code") is not None:
+        return True
+    from brim.reports.html import NOT_FINISHED
+
+    try:
+        with open(os.path.join(folder, "report.html"), encoding="utf-8", errors="replace") as file:
+            return NOT_FINISHED not in file.read()  # the page can be made of a run that is going, too
+    except OSError:
+        return False
+
+
+def _no_report(folder: str) -> str:
+    """Why a finished run's report cannot be had."""
+    return "is no JSON object" if os.path.lexists(os.path.join(folder, "report.json")) else "is missing, although the run's other papers say that it ended"
+
+
+def verified(folder: str) -> tuple[str, int, str]:
+    """Prove a run: (journal path, lines, head). `BrokenJournal` names what does not hold; a run that is finished must have its report and its end record."""
+    path, report = os.path.join(folder, "journal.db"), _document(folder, "report.json")
+    over = finished(folder)
+    if over and os.path.isfile(path) and report is None:
+        raise BrokenJournal(f"{os.path.join(folder, 'report.json')}: {_no_report(folder)}")
+    count, head = store.verify(path, None if report is None else str(report.get("journal_head")), finished=over)
+    if wrong := papers(folder, report, store.events(path)):
+        raise BrokenJournal("; ".join(wrong))
+    return path, count, head
 
 
 def papers(folder: str, report: "Mapping[str, Any] | None", lines: "Iterable[Line]") -> list[str]:
@@ -79,7 +114,7 @@ def _document(folder: str, name: str) -> "Mapping[str, Any] | None":
     try:
         with open(os.path.join(folder, name), "rb") as file:
             found = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -88,7 +123,7 @@ def body_of(line: "Line") -> "dict[str, Any]":
     """A line's body, an empty object where it is damaged."""
     try:
         found = json.loads(line.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -63,7 +63,7 @@ def resume_document(folder: str) -> "dict[str, Any]":
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise Unreadable(
             f"{path}: nothing to resume here: {getattr(fault, 'strerror', None) or fault}", hint="Name a run folder (brim runs lists them)."
         ) from None

@@ -31,6 +31,11 @@ def evidence_of(run: str) -> "Evidence":
     return dossier.evidence_of(dossier.open_run(api.run_folder(run)))
 
 
+def finished(run: str) -> bool:
+    """Whether the papers of a run say that it has ended."""
+    return dossier.finished(api.run_folder(run))
+
+
 def html_of(run: str) -> str:
     """The self-contained HTML page of a run, finished or not."""
     return dossier.page(api.run_folder(run))

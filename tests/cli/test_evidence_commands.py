@@ -190,6 +190,46 @@ def test_papers_that_were_altered(brim, tmp_path, paper: str, old: str, new: str
 
 
 @pytest.mark.system
+def test_a_finished_run_that_was_cut(brim, tmp_path) -> None:
+    """Without its report.json a finished run is exit 7 while any paper says that it ended; a run without an end is told as unfinished."""
+    import shutil
+    import sqlite3
+
+    assert brim("run", "--run-dir", "whole", "--", "true").returncode == 0
+    running = json.loads((tmp_path / "whole" / "resume.json").read_text()) | {"exit_code": None}
+    for keep in ("report.md", "report.html", "resume.json", ""):
+        run = tmp_path / f"kept-{keep}"
+        shutil.copytree(tmp_path / "whole", run)
+        for paper in {"report.json", "report.md", "report.html"} - {keep}:
+            (run / paper).unlink()
+        if keep != "resume.json":
+            (run / "resume.json").write_text(json.dumps(running))
+        with sqlite3.connect(run / "journal.db") as journal:
+            journal.execute("DELETE FROM lines WHERE kind IN ('child_end', 'end')")
+        journal.close()
+        done = brim("verify", str(run))
+        assert done.returncode == (7 if keep else 0), keep
+        assert ("report.json" in done.stderr) if keep else ("unfinished" in done.stdout)
+        assert bool(json.loads(brim("claims", str(run), "--json").stdout)["chain_fault"]) is bool(keep)
+    assert brim("report", str(run), "--html").returncode == 0
+    assert brim("verify", str(run)).returncode == 0  # a page made of a run that is going says nothing of its end
+
+
+@pytest.mark.system
+def test_papers_nested_without_end(brim, tmp_path) -> None:
+    """A paper of a hundred thousand brackets is one sentence."""
+    assert brim("run", "--run-dir", "one", "--", "true").returncode == 0
+    for paper, command, code in (("plan.json", "verify", 7), ("resume.json", "resume", 2), ("report.json", "report", 2), ("report.json", "verify", 7)):
+        (tmp_path / "one" / paper).write_text("[" * 100_000)
+        done = brim(command, "one")
+        assert done.returncode == code, done.stderr
+        assert paper in done.stderr
+        assert "internal error" not in done.stderr
+    assert brim("claims", "one").returncode in (0, 8)
+    assert brim("report", "one", "--html").returncode == 0
+
+
+@pytest.mark.system
 def test_signatures(brim, tmp_path) -> None:
     """A run is signed with the user's ed25519 key; a changed report, another key, or a signature that is asked for and missing is exit 7."""
     pytest.importorskip("cryptography")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from brim.claim import Verdict
     from brim.facts.evidence import Evidence, Mark, Series
 
+NOT_FINISHED = "Not finished: there is no report of how this run ended"
 STYLE = """
 :root{color-scheme:light dark;--bg:#fbfbf9;--card:#fff;--ink:#1c1e21;--soft:#5a6068;--line:#d9dce1;--series:#1f5fbf;--area:#1f5fbf33;--limit:#b3261e;
 --run:#2e7d4f;--throttle:#b06a00;--block:#b3261e;--unknown:#6b7280;--good:#1d6b40;--bad:#a3211a}
@@ -76,7 +77,7 @@ def page(
 def _head(report: "Mapping[str, Any]", found: "Evidence", chain_fault: str) -> str:
     by, code = report.get("ended_by"), report.get("exit_code")
     if not report:
-        word, kind = "Not finished: there is no report of how this run ended", "bad"
+        word, kind = NOT_FINISHED, "bad"
     elif by == "child" and code == 0:
         word, kind = "Ended by itself, with success", "good"
     elif by == "end":

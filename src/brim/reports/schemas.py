@@ -377,7 +377,15 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
     ),
     "verify": _document(
         "brim.verify/1",
-        {"journal": _TEXT, "lines": {"type": "integer"}, "head": _TEXT, "intact": {"type": "boolean"}, "signed_by": {"type": ["string", "null"]}},
+        {
+            "journal": _TEXT,
+            "lines": {"type": "integer"},
+            "head": _TEXT,
+            "intact": {"type": "boolean"},
+            "finished": {"type": "boolean"},
+            "signed_by": {"type": ["string", "null"]},
+        },
+        optional=("finished",),
     ),
     "claims": _document(
         "brim.claims/1",

@@ -64,10 +64,11 @@ def prediction(answer: "Prediction", *, explain: bool) -> str:
     return "\n".join([*lines, f"note: {CAVEAT}"])
 
 
-def verified(path: str, lines: int, head: str, signer: str | None = None) -> str:
-    """What `brim verify` says of a good journal."""
+def verified(path: str, lines: int, head: str, signer: str | None = None, *, finished: bool = True) -> str:
+    """What `brim verify` says of a good journal; of a run without an end, that it is unfinished."""
     said = f"Signed by {signer}." if signer else "Without a signature this proves consistency, not authorship."
-    return f"{path}: {lines} lines, chain intact, head {head}\n{said}"
+    open_end = "" if finished else "The run is unfinished: it is still going, or it ended without a report; lines cut off its end cannot be told.\n"
+    return f"{path}: {lines} lines, chain intact, head {head}\n{open_end}{said}"
 
 
 def error(message: str, hint: str) -> str:
