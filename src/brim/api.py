@@ -297,7 +297,7 @@ def run(
     if not extras.ledger:
         own = (os.environ if environ is None else environ).get("BRIM_LEDGER")
         extras = extras.replace(ledger=own or os.path.join(state_dir(), "promises.json"))
-    awake = any(name != "cpu" for name in limits.devices) or (prediction is not None and any(item.device.backend != "cpu" for item in prediction.gate.devices))
+    awake = any(name != "cpu" for name in limits.named()) or (prediction is not None and any(item.device.backend != "cpu" for item in prediction.gate.devices))
     eyes = probe or machine(environ=environ, clock=clock, wake=awake, disk=os.getcwd())  # a laptop's card that the job does not use sleeps on
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
     return result.replace(report=_completed(folder, result.report, profile, prediction))

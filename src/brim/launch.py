@@ -85,19 +85,24 @@ def run(
     """
     clock, extras, probe = clock or SystemClock(), extras or Extras(), probe or HostOnly()
     first = probe.read(clock.now_ns())
-    limits = limits.meaning(next((device.id for device in first.devices if device.backend != "cpu" and limits.governs(device.id)), "cpu"))
+    usual = "cpu" if limits.governs("cpu") else limits.devices[0]
+    limits = limits.meaning(next((device.id for device in first.devices if device.backend != "cpu" and limits.governs(device.id)), usual))
     _make_folder(run_dir)
     book = Book(run_dir, clock, list(command), limits, prediction, dict(os.environ if environ is None else environ), extras)
     book.begin(__version__)
     verdict = prediction.verdict if prediction is not None else "cannot_tell"
     reasons = list(prediction.reasons) if prediction is not None else ["no model that brim can price is named; the limits alone are enforced"]
-    unseen = [device.id for device in first.devices if limits.governs(device.id) and not _tells(device, limits)]
+    absent = limits.absent(tuple(device.id for device in first.devices))
+    for name in absent:
+        (extras.say or to_stderr)(f"{name} is named and in no reading: nothing that was asked for it is enforced, and the level is unknown")
+    unseen = [*absent, *(device.id for device in first.devices if limits.governs(device.id) and not _tells(device, limits))]
     book.journal.append("gate", {"verdict": verdict, "reasons": reasons, "forced": force, "unseen": unseen, "plan_sha256": _digest(run_dir)})
     governed = any(limits.governs(device.id) for device in first.devices)
     if limits.require_telemetry and (unseen or not governed) and not force:
         book.close(CannotTell.exit_code, "gate", f"telemetry is required and missing: {', '.join(unseen) or 'no governed device answers'}", None)
+        silent = f"{', '.join(unseen)} does not tell" if unseen else "no governed device tells"
         raise CannotTell(
-            f"not started: telemetry is required, and {', '.join(unseen) or 'no governed device'} does not tell",
+            f"not started: telemetry is required, and {silent}",
             hint="Repair it (brim doctor), or leave --require-telemetry out.",
         )
     if verdict == DOES_NOT_FIT and not force:

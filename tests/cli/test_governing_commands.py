@@ -30,6 +30,11 @@ def test_a_dry_run_says_what_it_would_do_and_starts_nothing(brim, tmp_path) -> N
         (("--max-temp", "900"), "is no temperature"),
         (("--on-unknown", "panic"), "invalid choice"),
         (("--poll", "0"), "is not above zero"),
+        (("--memory-budget", "zz=100MiB"), "cpu (host), cuda, metal, rocm (hip), xpu"),
+        (("--memory-budget", "cuda:4GiB=100MiB"), "is a size"),
+        (("--device", "nonsense"), "cpu (host), cuda, metal, rocm (hip), xpu"),
+        (("--device", "zz:0"), "'zz' is no backend"),
+        (("--device", "cuda:24GiB"), "is a size"),
     ],
 )
 def test_bad_limits_are_usage_errors(brim, words, said) -> None:
@@ -44,6 +49,26 @@ def test_a_bad_variable_is_named(brim) -> None:
     done = brim("run", "--", "true", env={"BRIM_FLOOR": "much"})
     assert done.returncode == 2
     assert "BRIM_FLOOR" in done.stderr
+    for word in ("zz", "zz=1GiB"):
+        done = brim("run", "--", "true", env={"BRIM_MEMORY_BUDGET": word})
+        assert done.returncode == 2
+        assert "BRIM_MEMORY_BUDGET" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--memory-budget", "CUDA:7=1GiB"), ("--device", "cuda:7"), ("--device", "cuda:7", "--memory-budget", "1GiB")])
+def test_a_named_device_that_is_not_here_is_unknown_and_said(brim, tmp_path, words) -> None:
+    """What is asked for a device that no reading has is said not to be enforced: the level is unknown throughout, and required telemetry refuses."""
+    script = tmp_path / "readings"
+    script.write_text('{"t": 0, "devices": [{"id": "cpu", "memory": {"free_bytes": 8000000000}}]}\n')
+    words = ("--readings", str(script), *words)
+    done = brim("run", "--run-dir", str(tmp_path / "run"), *words, "--json", "--", "sleep", "0.3")
+    assert done.returncode == 0, done.stderr
+    assert "cuda:7 is named and in no reading" in done.stderr
+    assert set(json.loads(done.stdout)["level_ns"]) == {"unknown"}
+    refused = brim("run", "--require-telemetry", *words, "--", "touch", str(tmp_path / "ran"))
+    assert refused.returncode == 4
+    assert "telemetry is required, and cuda:7 does not tell" in refused.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 def test_top_and_resume_of_a_run_that_has_ended(brim, tmp_path) -> None:

@@ -153,3 +153,23 @@ def test_a_probe_that_never_comes_back_is_lost_telemetry():
     drive.look(reading_age=30 * SECOND, free=20 * GIB)
     assert drive.level() == THROTTLE
     assert all(track.lost for track in drive.state.tracks if track.name != "heartbeat:job")
+
+
+@pytest.mark.parametrize("more", [{"devices": ("cuda", "rocm:0")}, {"memory_budgets": (("rocm:0", GIB),)}, {"memory_budgets": (("rocm", GIB),)}])
+def test_a_named_device_that_no_reading_has_is_unknown(more) -> None:
+    """The whole level is never better than unknown, others are still held to their limits, and `--on-unknown` applies after its time."""
+    drive = Drive(LIMITS.replace(on_unknown="stop", **more)).steady(10)
+    assert (drive.state.level, drive.level()) == ("unknown", "run")
+    assert drive.look(free=2 * GIB).look().state.level == "throttle"
+    drive.steady(25, free=20 * GIB)
+    assert drive.state.halt is not None
+    assert drive.state.halt.cause == "unknown"
+
+
+def test_a_backend_that_gets_its_device_late_is_known_then() -> None:
+    """A budget for a backend's word holds for each of its devices, and is unknown only while there is none."""
+    drive = Drive(LIMITS.replace(memory_budgets=(("cuda", 30 * GIB),))).look(rows=False)
+    assert drive.state.level == "unknown"
+    drive.steady(3, rows=True)
+    assert drive.state.level == "run"
+    assert drive.look(held=29 * GIB + GIB // 2).level() == "block"

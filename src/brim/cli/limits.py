@@ -36,8 +36,28 @@ def time_or_zero(text: str) -> int:
 
 def budget(text: str) -> "tuple[str, int]":
     """An argument type: `SIZE` or `DEVICE=SIZE`."""
-    device, _, amount = text.rpartition("=")
-    return device.strip().lower(), size(amount)
+    device, named, amount = text.rpartition("=")
+    return device_here(device, "--memory-budget") if named else "", size(amount)
+
+
+def device_here(text: str, flag: str = "--device") -> str:
+    """An argument type: a device that a job can be held to, as its id (`cuda:0`, `cpu`) or as its backend's word for all of them; a size makes none."""
+    from brim.lineup import WORDS, parse
+
+    word = text.strip()
+    try:
+        wanted = parse(word)
+    except Usage as fault:
+        raise Usage(
+            f"{flag} {word!r} names no device: {str(fault).partition(': ')[2]}", hint=f"Backends: {WORDS}; an index names one device (cuda:0)."
+        ) from None
+    if wanted.total_bytes is not None:
+        raise Usage(
+            f"{flag} {word!r} is a size: a hypothetical device can be planned for, but no job can be held to it", hint="Name one that is here (cuda:0)."
+        )
+    if not wanted.backend:
+        raise Usage(f"{flag} {word!r} names no device here", hint=f"Backends: {WORDS}; an index names one device (cuda:0).")
+    return wanted.backend if wanted.index is None or (wanted.backend == "cpu" and wanted.index == 0) else f"{wanted.backend}:{wanted.index}"
 
 
 def celsius(text: str) -> float:
@@ -90,7 +110,9 @@ _FLAGS: "tuple[tuple[str, str, Callable[[str], object], str, str], ...]" = (
 
 def add(parser: Parser) -> None:
     """Add the flags to a command."""
-    parser.add_argument("--device", dest="devices", action="append", metavar="D", help="govern this device only (repeatable; default: all that are seen)")
+    parser.add_argument(
+        "--device", dest="devices", type=device_here, action="append", metavar="D", help="govern this device only (repeatable; default: all that are seen)"
+    )
     parser.add_argument(
         "--memory-budget", type=budget, action="append", metavar="[DEVICE=]SIZE", help="what the job may hold there (default: the accelerator, else the host)"
     )
@@ -127,7 +149,10 @@ def from_profile(profile: "Profile") -> "dict[str, object]":
         if word in profile.limits:
             found[word] = profile.limits[word]
     if "memory_budget" in profile.limits:
-        found["memory_budgets"] = (budget(str(profile.limits["memory_budget"])),)
+        try:
+            found["memory_budgets"] = (budget(str(profile.limits["memory_budget"])),)
+        except (argparse.ArgumentTypeError, Usage) as fault:
+            raise Usage(f"{profile.source}: [limits] memory_budget: {fault}") from None
     if "backend" in profile.hardware:
         found["devices"] = (profile.hardware["backend"],)
     if "floor_bytes" not in found and (floor := card_report.floor_bytes(profile)) is not None:
@@ -157,11 +182,12 @@ def given(asked: "Namespace", environ: "Mapping[str, str]") -> "tuple[dict[str, 
         if getattr(asked, name) is not None:
             given[name], origins[name] = getattr(asked, name), f"flag {flag}"
     if asked.devices:
-        given["devices"], origins["devices"] = tuple(word.lower() for word in asked.devices), "flag --device"
-    budgets = asked.memory_budget or ([budget(environ["BRIM_MEMORY_BUDGET"])] if environ.get("BRIM_MEMORY_BUDGET") else [])
-    if budgets:
-        given["memory_budgets"] = tuple(budgets)
-        origins["memory_budgets"] = "flag --memory-budget" if asked.memory_budget else "environment BRIM_MEMORY_BUDGET"
+        given["devices"], origins["devices"] = tuple(asked.devices), "flag --device"
+    if asked.memory_budget:
+        given["memory_budgets"], origins["memory_budgets"] = tuple(asked.memory_budget), "flag --memory-budget"
+    else:
+        own, origin = _from_environment("--memory-budget", "memory_budgets", budget, environ, origins)
+        given["memory_budgets"], origins["memory_budgets"] = None if own is None else (own,), origin
     return {name: value for name, value in given.items() if value is not None}, {name: origin for name, origin in origins.items() if origin}
 
 
@@ -173,5 +199,5 @@ def _from_environment(flag: str, name: str, kind: "Callable[[str], object]", env
         return None, origins.get(name, "")
     try:
         return kind(text), f"environment {variable}"
-    except argparse.ArgumentTypeError as fault:
+    except (argparse.ArgumentTypeError, Usage) as fault:
         raise Usage(f"{variable}: {fault}", hint="Unset it, or write it like the flag.") from None

@@ -62,10 +62,12 @@ class Limits(Record):
 
     def budget(self, device: str) -> "int | None":
         """The budget of one device in bytes; None where none was set."""
+        backend, whole = device.partition(":")[0], None
         for name, count in self.memory_budgets:
             if name == device:
                 return count
-        return None
+            whole = count if name == backend else whole  # a backend's word (`cuda=8GiB`) is a budget for each of its devices
+        return whole
 
     def margin(self, device: str) -> int:
         """The throttle margin in bytes: as set; the default of 2 GiB is at most an eighth of a memory budget."""
@@ -73,8 +75,17 @@ class Limits(Record):
         return self.throttle_margin_bytes if budget is None or self.throttle_margin_bytes != MARGIN_BYTES else min(MARGIN_BYTES, budget // 8)
 
     def governs(self, device: str) -> bool:
-        """Is this device governed? All of them where none was named; a backend's word (`cuda`) means all devices of that backend."""
-        return not self.devices or device in self.devices or device.partition(":")[0] in self.devices
+        """Is this device governed? All of them where none was named, and each that has a budget; a backend's word (`cuda`) means all devices of that backend."""
+        return not self.devices or device in self.devices or device.partition(":")[0] in self.devices or self.budget(device) is not None
+
+    def named(self) -> tuple[str, ...]:
+        """The devices, or words for all devices of a backend, that the limits name."""
+        return tuple(dict.fromkeys((*self.devices, *(name for name, _ in self.memory_budgets if name))))
+
+    def absent(self, present: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the named devices that are not among the present ones: nothing that was asked for them can be held to."""
+        seen = {*present, *(device.partition(":")[0] for device in present)}
+        return tuple(name for name in self.named() if name not in seen)
 
     def meaning(self, device: str) -> "Limits":
         """The same limits, where a budget without a device means this one."""

@@ -90,17 +90,22 @@ def _gone(device: "Device") -> bool:
 
 def _observe(limits: Limits, state: State, look: Look, now: int) -> "tuple[State, list[str]]":
     """Let every signal move."""
-    tracks = {track.name: track for track in state.tracks}
+    here = tuple(device.id for device in look.reading.devices)
+    absent = limits.absent(here)
+    came = {f"memory:{name}" for name in limits.named() if name not in absent and name not in here}  # a backend's word, now that it has a device
+    known = [track for track in state.tracks if track.name not in came]
+    tracks = {track.name: track for track in known}
     trends = {trend.device: trend for trend in state.trends}
     found: list[Signal] = []
     if not signals.too_old(limits, look, now):
         for device in look.reading.devices:
             if limits.governs(device.id):
                 found += _of_device(limits, state, look, device, tracks, trends, now)
+        found += [signals.absent(name) for name in absent if f"memory:{name}" not in tracks]
         found += signals.host(limits, look, now)
     names = {signal.name for signal in found}
     why = "no reading for too long" if signals.too_old(limits, look, now) else "it is in no reading any more"
-    for track in state.tracks:
+    for track in known:
         if track.name not in names and track.name != "heartbeat:job":
             found.append(Signal(name=track.name, kind=track.kind, device="", level=UNKNOWN, relaxed=UNKNOWN, why=why))
     reasons: list[str] = []

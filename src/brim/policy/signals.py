@@ -91,6 +91,12 @@ def memory(limits: Limits, look: Look, device: "Device", free: "int | Missing") 
     )
 
 
+def absent(device: str) -> Signal:
+    """Judge a device that the limits name and that no reading has: its memory is unknown."""
+    why = f"{device} is named and in no reading"
+    return Signal(name=f"memory:{device}", kind=MEMORY, device=device, level=UNKNOWN, relaxed=UNKNOWN, why=why)
+
+
 def floor_of(limits: Limits) -> int:
     """Give the floor in bytes: where it was set for the launch, memory that the job was admitted with is not missing."""
     return max(0, limits.floor_bytes)
