@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from brim import api
 from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp.reserve import forget
 from brim.facts.workload import LlamaWorkload
 from brim.gate import FITS, judge
 from brim.knobs import CACHE_TYPES, context, experts, layers, quantisation
@@ -76,3 +77,16 @@ def test_knobs_go_from_least_to_most_wanted(tmp_path_factory) -> None:
     assert quants.values.index("Q8_0") > quants.values.index("Q4_K_M") > quants.values.index("IQ2_XXS")
     assert list(experts(model, LlamaWorkload()).values) == [3, 2, 1, 0]
     assert layers(model, LlamaWorkload(gpu_layers=2)).now == 2
+
+
+def test_a_price_says_the_same_whatever_was_asked_before(tmp_path_factory) -> None:
+    """The plan from a recorded walk is the plan of a fresh one, its arithmetic in words included."""
+    for architecture in ("llama", "gemma3"):
+        model = model_of(tmp_path_factory, 4, architecture)
+        for device in (hypothetical("cpu", 0, 64 * MIB, reserve=0.0), hypothetical("cuda", 0, 64 * MIB, reserve=0.0)):
+            asked = [LlamaWorkload(ctx=ctx, slots=1, ubatch=256, flash_attn="on") for ctx in (256, 1024, 4096, 16384, 512, 70144)]
+            forget()
+            after_others = [price(model, one, specs([device])) for one in asked]
+            for one, plan in zip(asked, after_others, strict=True):
+                forget()
+                assert price(model, one, specs([device])) == plan

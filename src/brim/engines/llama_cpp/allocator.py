@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENDLESS = 1 << 62
+Label = tuple[str, tuple[int, ...], str]  # operation, extents, type
 
 
 class Arena:
@@ -71,7 +72,7 @@ class Arena:
 class Replay:
     """One walk of the allocator over a scheduled graph. `size_of(tensor, buffer)` is the backend's `get_alloc_size`, unaligned."""
 
-    __slots__ = ("arenas", "events", "highest", "live", "size_of", "slots")
+    __slots__ = ("arenas", "events", "highest", "labels", "live", "size_of", "slots")
 
     def __init__(self, alignments: "tuple[int, ...]", size_of: "Callable[[T, int], int]") -> None:
         self.arenas = tuple(Arena(alignment) for alignment in alignments)
@@ -79,6 +80,7 @@ class Replay:
         self.live: list[dict[int, T]] = [{} for _ in alignments]
         self.highest: list[list[T]] = [[] for _ in alignments]
         self.events: list[tuple[int, int, int, int]] = []  # what was taken, taken over and given back (see program.py)
+        self.labels: list[Label] = []  # the tensor of each slot
         self.slots = 0
 
     def place(self, node: T, buffer: int) -> None:
@@ -98,6 +100,7 @@ class Replay:
         node.size = size
         node.slot = self.slots
         self.slots += 1
+        self.labels.append((node.op, tuple(node.ne), node.type))
         self.events.append((0, node.slot, buffer, size))
         high = arena.high
         node.address = arena.take(size)
@@ -117,6 +120,7 @@ class Replay:
         node.size = size
         node.slot = self.slots
         self.slots += 1
+        self.labels.append((node.op, tuple(node.ne), node.type))
         self.events.append((1, node.slot, parent.slot, size))
         self.live[parent.buffer][node.address] = node
         if parent.size > size:
@@ -133,7 +137,9 @@ class Replay:
 
     def peaks(self) -> "tuple[str, ...]":
         """For each buffer, the largest tensors that are alive at its highest moment, with what the others and the holes between them take."""
-        return tuple(_sentence(arena.high, alive) for arena, alive in zip(self.arenas, self.highest, strict=True))
+        return tuple(
+            sentence(arena.high, [(t.size, (t.op, tuple(t.ne), t.type)) for t in alive]) for arena, alive in zip(self.arenas, self.highest, strict=True)
+        )
 
     def run(self, nodes: "list[T]", node_buffers: "list[int]", leafs: "list[T]", leaf_buffers: "list[int]") -> "tuple[int, ...]":
         """Lay the whole graph out once; the high-water mark of each buffer in bytes (`ggml_gallocr_alloc_graph_impl`)."""
@@ -168,14 +174,16 @@ class Replay:
         return tuple(arena.high for arena in self.arenas)
 
 
-def _sentence(high: int, alive: "list[T]") -> str:
+def sentence(high: int, alive: "list[tuple[int, Label]]") -> str:
     """The sum at the highest moment: tensors that people may look for, the rest, the holes."""
     if not high:
         return "nothing"
-    rows = sorted(alive, key=lambda t: -t.size)
-    shown = [f"{t.op.lower() if t.op != 'NONE' else 'input'} {'×'.join(str(n) for n in t.ne if n != 1) or '1'} {t.type.lower()} {t.size}" for t in rows[:6]]
-    rest = sum(t.size for t in rows[6:])
-    held = sum(t.size for t in rows)
+    rows = sorted(alive, key=lambda row: -row[0])
+    shown = [
+        f"{op.lower() if op != 'NONE' else 'input'} {'×'.join(str(n) for n in ne if n != 1) or '1'} {kind.lower()} {size}" for size, (op, ne, kind) in rows[:6]
+    ]
+    rest = sum(size for size, _ in rows[6:])
+    held = sum(size for size, _ in rows)
     return (
         " + ".join([*shown, *([f"{len(rows) - 6} smaller {rest}"] if rest else []), *([f"holes between them {high - held}"] if high > held else [])])
         + f" = {high}"

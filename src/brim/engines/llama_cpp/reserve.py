@@ -5,6 +5,7 @@ the one-token graph is never larger.
 """
 
 from brim.engines.llama_cpp import caches, graphs
+from brim.engines.llama_cpp.allocator import Label
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
 from brim.engines.llama_cpp.context import Context
@@ -19,7 +20,7 @@ from brim.engines.llama_cpp.weights import HOST, Placement
 class Reserve:
     """Bytes by device. `reported` is what the engine's own fit and log of a dry load say where that differs: with pipeline copies it forgets which device a norm is kept on."""
 
-    __slots__ = ("allocated", "events", "flash", "layers", "nodes", "peaks", "pipeline", "reported", "splits")
+    __slots__ = ("allocated", "events", "flash", "labels", "layers", "nodes", "peaks", "pipeline", "reported", "splits")
 
     def __init__(self) -> None:
         self.allocated: dict[str, int] = {}
@@ -31,6 +32,7 @@ class Reserve:
         self.pipeline = False
         self.layers = 0
         self.events: list[Event] = []
+        self.labels: list[Label] = []
 
 
 def _cards(placement: Placement, version: int) -> "tuple[Card, ...]":
@@ -79,7 +81,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
     names = [device.id for device in placement.gpus] + [HOST]
     made.allocated = dict(zip(names, sizes, strict=True))
     made.peaks = dict(zip(names, scheduler.peaks, strict=True))
-    made.events = scheduler.events
+    made.events, made.labels = scheduler.events, scheduler.labels
     made.reported = made.allocated
     if made.pipeline:
         _, _, sizes, _ = _lay_out(hp, context, memory, placement, pins=False, pipeline=True, layers=layers)
@@ -181,12 +183,10 @@ def _from_program(hp: Hparams, context: Context, placement: Placement, where: "t
         return None
     made = Reserve()
     names = [device.id for device in placement.gpus] + [HOST]
-    made.allocated = made.reported = dict(zip(names, program.run(context.cells), strict=True))
+    sizes, peaks = program.run(context.cells)
+    made.allocated = made.reported = dict(zip(names, sizes, strict=True))
+    made.peaks = dict(zip(names, peaks, strict=True))
     made.nodes, made.splits, made.flash, made.layers = example.nodes, example.splits, example.flash, example.layers
-    made.peaks = {
-        name: f"the highest moment of {len(program.events)} takes and gives, each linear in the cells between {program.low} and {program.high} = {size}"
-        for name, size in made.allocated.items()
-    }
     return made
 
 
@@ -198,6 +198,6 @@ def _record(hp: Hparams, context: Context, placement: Placement, learned: _Learn
     for cells in (low, (low + high) // 512 * 256, high):
         other = context.at(cells)
         example = reserve(hp, other, caches.remember(hp, other), placement)
-        samples.append((cells, example.events))
+        samples.append((cells, example.events, example.labels))
         learned.example = example
     learned.program = learn((128,) * len(placement.gpus) + (32,), samples)

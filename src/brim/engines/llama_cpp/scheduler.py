@@ -4,7 +4,7 @@ Source: llama.cpp b11434, ggml/src/ggml-backend.cpp `ggml_backend_sched_split_gr
 Backends are numbered as there: accelerators first, the host last.
 """
 
-from brim.engines.llama_cpp.allocator import Replay
+from brim.engines.llama_cpp.allocator import Label, Replay
 from brim.engines.llama_cpp.cuda import Card, batch_of
 from brim.engines.llama_cpp.fusions import keep_alive
 from brim.engines.llama_cpp.tensor import VIEW_OPS, WEIGHTS, Graph, T, nbytes
@@ -37,6 +37,7 @@ class Scheduler:
         self.homes["cpu"] = self.host
         self.peaks: tuple[str, ...] = ()
         self.events: list[tuple[int, int, int, int]] = []
+        self.labels: list[Label] = []
 
     def _takes(self, backend: int, t: T) -> bool:
         return backend == self.host or self.cards[backend].takes(t)
@@ -187,7 +188,7 @@ class Scheduler:
         replay = Replay((128,) * self.host + (32,), self._size)
         sizes = replay.run(nodes, buffers, [leaf for leaf, _ in leafs], [max(0, backend) for _, backend in leafs])
         self.peaks = replay.peaks()
-        self.events = replay.events
+        self.events, self.labels = replay.events, replay.labels
         return sizes, len(splits)
 
     def _size(self, t: T, buffer: int) -> int:
