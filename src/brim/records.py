@@ -48,10 +48,10 @@ def check(kind: str, body: "Mapping[str, Any]") -> None:
 
 
 def canonical(body: "Mapping[str, Any]") -> str:
-    """The one text that stands for this body."""
+    """The one text that stands for this body. Bytes of a command that are no UTF-8 (lone surrogates in Python) stand as JSON's own escapes and come back as they were."""
     import json
 
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def link(previous: bytes, seq: int, at_ns: int, wall_ns: int, kind: str, body: str) -> bytes:

@@ -1,5 +1,6 @@
 """The journal finds every kind of tampering, survives a slow disk, and never loses an acknowledged line."""
 
+import json
 import os
 import sqlite3
 import time
@@ -109,3 +110,26 @@ def test_wrong_records_are_our_bug(tmp_path) -> None:
             journal.append(kind, body)
     journal.close()
     assert os.path.getsize(tmp_path / "journal.db") > 0
+
+
+def test_bytes_that_are_no_text(tmp_path) -> None:
+    """A command line of any bytes is written, proved and read back as it was."""
+    where = str(tmp_path / "journal.db")
+    journal = store.Journal(where, FakeClock())
+    command = ["printf", "a\udcff\\", "\\\udcfe"]
+    assert journal.append("begin", {"schema": "brim.journal/1", "brim": "0", "command": command, "cwd": "/", "limits": {}}, deadline_ns=5 * 10**9)
+    assert journal.append("end", {"exit_code": 0, "by": "child"}, deadline_ns=5 * 10**9)
+    assert journal.close()
+    assert store.verify(where, journal.head, finished=True)[0] == 2
+    assert json.loads(next(store.read(where)).body)["command"] == command
+
+
+def test_nobody_waits_for_a_line_that_cannot_be_written(tmp_path, monkeypatch) -> None:
+    """Whatever goes wrong in the writer, the one who waits is told, the next line is taken; and a closed journal takes none."""
+    journal = store.Journal(str(tmp_path / "journal.db"), FakeClock())
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "link", lambda *_: 1 / 0)
+        assert not journal.append("end", {"exit_code": 0, "by": "child"}, deadline_ns=5 * 10**9)
+    assert journal.append("end", {"exit_code": 0, "by": "child"}, deadline_ns=5 * 10**9)
+    assert journal.close()
+    assert not journal.append("end", {"exit_code": 0, "by": "child"})

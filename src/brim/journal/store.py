@@ -59,7 +59,8 @@ class Journal:
         self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._ready = threading.Event()
         self._fault: Exception | None = None
-        self._thread = threading.Thread(target=self._write_all, name="brim-journal", daemon=True)
+        self._ended = False
+        self._thread = threading.Thread(target=self._live, name="brim-journal", daemon=True)
         self._thread.start()
         self._ready.wait()
         if self._fault is not None:
@@ -75,6 +76,8 @@ class Journal:
         self._queue.put(line)
         if not durable:
             return True
+        if self._ended:  # nobody takes it any more; set before the queue is emptied, so that no line waits for ever
+            return line.done.is_set() and line.fault is None
         return line.done.wait(None if deadline_ns is None else deadline_ns / 1e9) and line.fault is None
 
     def close(self, deadline_ns: int = 5_000_000_000) -> bool:
@@ -83,10 +86,22 @@ class Journal:
         self._thread.join(deadline_ns / 1e9)
         return not self._thread.is_alive()
 
+    def _live(self) -> None:
+        """The writing thread. However it ends, whoever waits for a line is let go."""
+        try:
+            self._write_all()
+        finally:
+            self._ended = True
+            self._ready.set()
+            while not self._queue.empty():
+                if (line := self._queue.get()) is not None:
+                    line.fault = sqlite3.OperationalError("the journal is closed")
+                    line.done.set()
+
     def _write_all(self) -> None:
         try:
             connection = self._open()
-        except (sqlite3.Error, OSError) as fault:
+        except Exception as fault:
             self._fault = fault
             self._ready.set()
             return
@@ -96,7 +111,7 @@ class Journal:
             try:
                 connection.execute(f"PRAGMA synchronous={'FULL' if line.durable else 'NORMAL'}")
                 self._insert(line.at_ns, line.wall_ns, line.kind, line.body)
-            except sqlite3.Error as fault:
+            except Exception as fault:  # whatever it is, the one who waits for this line must be told, and the next line must be taken
                 line.fault = fault
             line.done.set()
             if self._unpacked >= 2 * packing.BLOCK_SAMPLES:
@@ -124,7 +139,7 @@ class Journal:
             packing.pack(self._connection, append)
             packing.thin(self._connection, append, link, GENESIS)
             self._connection.execute("COMMIT")
-        except sqlite3.Error:
+        except Exception:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             self._seq, self._previous, self.head = before

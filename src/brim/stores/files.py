@@ -11,7 +11,7 @@ def write_whole(path: str, text: str) -> None:
     beside = f"{path}.{os.getpid()}.tmp"
     try:
         with open(beside, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
+            file.write(text.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
