@@ -1,9 +1,14 @@
 """Parses words, calls one function of the public face, prints one report, returns one documented code."""
 
+import errno
 import os
 import sys
 
 from brim.errors import BrimError, Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 # command → (module, one line of help); a module has `main(argv) -> exit code` and is imported only when its command is asked for
 COMMANDS = {
@@ -31,6 +36,31 @@ COMMANDS = {
 
 
 _SHORT = ("fit", "inspect", "probe", "solve")
+_GOVERNING = ("run", "soak", "resume")  # their exit code is the job's, whoever listens
+
+
+class _Talk:
+    """stderr as these commands use it: whoever has stopped listening (a closed pipe, a full disk) stops nothing."""
+
+    def __init__(self, stream: "TextIO") -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """As of a file, without its failures."""
+        try:
+            return self._stream.write(text)
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self) -> None:
+        """As of a file, without its failures."""
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
 
 
 def usage() -> str:
@@ -54,21 +84,67 @@ def usage() -> str:
 def main(argv: list[str] | None = None) -> int:
     """The console script. Every failure ends here: one sentence on stderr (or a `brim.error/1` document), one documented code, no traceback."""
     words = sys.argv[1:] if argv is None else argv
+    mute = _open_streams()
+    before, sys.stderr = sys.stderr, _Talk(sys.stderr)
     try:
-        code = _dispatch(words)
-        sys.stdout.flush()
+        if mute and words and words[0] not in _GOVERNING:
+            raise Usage("standard output is closed", hint="Give the answer somewhere to go, for instance > answer.txt.")
+        code = _guarded(words)
     except BrimError as fault:
         code = _fail(fault, words)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader went away: nothing more to say, and no second error at exit
-        code = 0
+    finally:
+        sys.stderr = before
+        _settle(sys.stdout, 1)
+        _settle(sys.stderr, 2)
+    return code
+
+
+def _guarded(words: list[str]) -> int:
+    """Dispatch, and turn what went wrong into a code or a `BrimError`."""
+    governing = bool(words) and words[0] in _GOVERNING
+    try:
+        code = _dispatch(words)
+        if not governing:
+            sys.stdout.flush()
+        return code
+    except BrimError:
+        raise
     except KeyboardInterrupt:
-        code = 130
+        return 130
     except Exception as fault:
+        if isinstance(fault, OSError) and fault.filename is None and not governing:
+            if isinstance(fault, BrokenPipeError):
+                return 0  # the reader went away: nothing more to say
+            if fault.errno in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF):
+                raise Usage(f"standard output: {fault.strerror}", hint="The answer is not complete: send it where there is room.") from None
         if os.environ.get("BRIM_TRACEBACK"):
             raise
-        code = _fail(BrimError(f"internal error: {type(fault).__name__}: {fault}", hint="Set BRIM_TRACEBACK=1 and report what it prints."), words)
-    return code
+        raise BrimError(f"internal error: {type(fault).__name__}: {fault}", hint="Set BRIM_TRACEBACK=1 and report what it prints.") from None
+
+
+def _open_streams() -> bool:
+    """Nothing we open may become stdout or stderr by accident, and no character may fail there. True where stdout was closed."""
+    mute = sys.stdout is None
+    if mute or sys.stderr is None or sys.stdin is None:
+        fd = os.open(os.devnull, os.O_RDWR)
+        while fd < 2:
+            fd = os.open(os.devnull, os.O_RDWR)
+        if fd > 2:
+            os.close(fd)
+        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 — for as long as we live
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    return mute
+
+
+def _settle(stream: "TextIO", fd: int) -> None:
+    """What could not be written is let go, so that Python does not try again at exit and change our exit code."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -97,11 +173,14 @@ def _dispatch(words: list[str]) -> int:
 def _fail(fault: BrimError, words: list[str]) -> int:
     own = words[: words.index("--")] if "--" in words else words
     if "--json" in own:
-        import json
-
+        from brim.cli.words import as_json
         from brim.reports.documents import error
 
-        print(json.dumps(error(fault), ensure_ascii=False))
+        text = as_json(error(fault), indent=None)
+        try:
+            print(text, flush=True)
+        except OSError as lost:
+            print(f"brim: standard output: {lost.strerror}; it would have said: {fault}", file=sys.stderr)
     else:
         said = "".join(char if char.isprintable() or char == "\n" else "�" for char in str(fault))  # it may quote a file that an enemy wrote
         print(f"brim: {said}\n      {fault.hint}", file=sys.stderr)

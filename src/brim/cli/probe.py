@@ -3,7 +3,7 @@
 import sys
 
 from brim import api
-from brim.cli.words import Parser, fraction, time
+from brim.cli.words import Parser, as_json, fraction, time
 from brim.errors import NoSuchDevice
 from brim.values import Missing
 
@@ -64,11 +64,9 @@ def _watch(asked: "Namespace", eyes: "Machine") -> int:
 
 def _print(asked: "Namespace", seen: "Probed", *, line: bool = False) -> None:
     if asked.json:
-        import json
-
         from brim.reports.documents import probe as document
 
-        print(json.dumps(document(seen.devices, seen.host, seen.warnings, seen.notes, seen.asked), indent=None if line else 2, ensure_ascii=False))
+        print(as_json(document(seen.devices, seen.host, seen.warnings, seen.notes, seen.asked), indent=None if line else 2))
     else:
         from brim.reports.devices import probe as text
 

@@ -6,7 +6,7 @@ import sys
 from brim import again, api
 from brim.cli import limits as bounds
 from brim.cli.run import announce, watchers
-from brim.cli.words import Parser, count, emit, split_command, time
+from brim.cli.words import Parser, answer, as_json, count, split_command, time
 from brim.reports import text
 from brim.resumption import resume
 
@@ -47,5 +47,5 @@ def main(argv: list[str]) -> int:
     )
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:
-        emit(result.report)
+        answer(as_json(result.report))
     return result.exit_code

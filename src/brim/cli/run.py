@@ -7,7 +7,7 @@ from brim import api, card_report
 from brim.cli import limits as bounds
 from brim.cli import live, waiting
 from brim.cli.fit import add_workload, workload
-from brim.cli.words import Parser, emit, split_command, starts_training
+from brim.cli.words import Parser, answer, as_json, split_command, starts_training
 from brim.errors import BrimError, CannotTell, Usage
 from brim.facts.extras import Extras
 from brim.reports import text
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
     )  # fmt: skip
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:
-        emit(result.report)
+        answer(as_json(result.report))
     return result.exit_code
 
 

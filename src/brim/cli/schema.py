@@ -10,7 +10,8 @@ def main(argv: list[str]) -> int:
     parser = Parser("schema", "Print the JSON Schema of one of brim's documents.")
     parser.add_argument("name", metavar="NAME", help=", ".join(SCHEMAS))
     asked = parser.parse_args(argv)
-    if asked.name not in SCHEMAS:
+    name = asked.name.removeprefix("brim.").removesuffix("/1")  # a document's own word for itself will do
+    if name not in SCHEMAS:
         raise Usage(f"schema: unknown document {asked.name!r}", hint=f"Known: {', '.join(SCHEMAS)}.")
-    emit(SCHEMAS[asked.name])
+    emit(SCHEMAS[name])
     return 0

@@ -5,7 +5,7 @@ import sys
 from brim import api, card_report, verbs
 from brim.cli import limits as bounds
 from brim.cli.run import add_gate, announce, artifact_of, echo, predict, watchers
-from brim.cli.words import Parser, emit, split_command, time
+from brim.cli.words import Parser, answer, as_json, split_command, time
 from brim.errors import Usage
 from brim.reports import evidence_documents, text
 from brim.units import format_ns
@@ -62,11 +62,9 @@ def main(argv: list[str]) -> int:
     print(text.ended(dict(result.report)), file=sys.stderr)
     document = verbs.claims(result.run_dir, profile)
     if asked.json:
-        emit({"schema": "brim.soak/1", "exit_code": result.exit_code, "report": result.report, "claims": document})
+        answer(as_json({"schema": "brim.soak/1", "exit_code": result.exit_code, "report": result.report, "claims": document}))
     else:
-        print(evidence_documents.evidence_text(verbs.evidence_of(result.run_dir)))
-        print()
-        print(evidence_documents.claims_text(document))
+        answer(evidence_documents.evidence_text(verbs.evidence_of(result.run_dir)) + "\n\n" + evidence_documents.claims_text(document))
     return result.exit_code
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 
 from brim.errors import Usage
 from brim.units import parse_size, parse_time
@@ -87,11 +88,31 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:at], argv[at + 1 :]
 
 
-def emit(document: object) -> None:
-    """Print one JSON document on stdout."""
+def as_json(document: object, *, indent: "int | None" = 2) -> str:
+    """One JSON text that stdout can take: what its encoding lacks stands as JSON's own escapes."""
     import json
 
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=indent)
+    return text
+
+
+def emit(document: object) -> None:
+    """Print one JSON document on stdout."""
+    print(as_json(document))
+
+
+def answer(text: str) -> None:
+    """Print what is left to say after a job has ended; the exit code is the job's, so that a stdout nobody reads is only said."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        return
+    except OSError as fault:
+        print(f"brim: standard output: {fault.strerror}; the report stands in the run folder", file=sys.stderr)
 
 
 def starts_training(command: "list[str]") -> bool:

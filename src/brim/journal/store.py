@@ -101,7 +101,7 @@ class Journal:
     def _write_all(self) -> None:
         try:
             connection = self._open()
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 — whoever made it is told
             self._fault = fault
             self._ready.set()
             return
@@ -111,7 +111,7 @@ class Journal:
             try:
                 connection.execute(f"PRAGMA synchronous={'FULL' if line.durable else 'NORMAL'}")
                 self._insert(line.at_ns, line.wall_ns, line.kind, line.body)
-            except Exception as fault:  # whatever it is, the one who waits for this line must be told, and the next line must be taken
+            except Exception as fault:  # noqa: BLE001 — whatever it is, the one who waits for this line must be told, and the next line must be taken
                 line.fault = fault
             line.done.set()
             if self._unpacked >= 2 * packing.BLOCK_SAMPLES:
@@ -139,7 +139,7 @@ class Journal:
             packing.pack(self._connection, append)
             packing.thin(self._connection, append, link, GENESIS)
             self._connection.execute("COMMIT")
-        except Exception:
+        except Exception:  # noqa: BLE001 — see _live: the writer goes on
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             self._seq, self._previous, self.head = before

@@ -1,0 +1,62 @@
+"""Streams that are full, closed, left by their reader or poor in characters change no exit code of a job and make no internal error."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+JOB = ("run", "--json", "--", "sh", "-c", "echo ran >> ran; exit 7")
+
+
+def shell(tmp_path, how: str, *words: str, **env: str) -> "subprocess.CompletedProcess[bytes]":
+    """`how` is a shell text in which "$@" stands for brim and its words."""
+    whole = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state"), **env}
+    return subprocess.run(
+        ["/bin/sh", "-c", how, "sh", sys.executable, "-m", "brim", *words], capture_output=True, env=whole, cwd=tmp_path, timeout=60, check=False
+    )
+
+
+GONE = '( "$@"; echo $? > code ) {} | true; exec 3< code; read -r code <&3; exit $code'
+
+
+@pytest.mark.parametrize("how", ['"$@" 2>/dev/full', '"$@" >/dev/full', '"$@" 2>&-', '"$@" >&- 2>&-', GONE.format("2>&1 >/dev/null"), GONE.format("")])
+def test_a_job_runs_whoever_listens(tmp_path, how: str) -> None:
+    """`brim run` starts its job and ends with its code where nobody reads what it says."""
+    found = shell(tmp_path, how, *JOB)
+    assert found.returncode == 7
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert b"internal error" not in found.stderr
+    assert b"Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize(("how", "says"), [('"$@" >/dev/full', b"standard output: No space left on device"), ('"$@" >&-', b"standard output is closed")])
+def test_an_answer_that_cannot_be_given(tmp_path, how: str, says: bytes) -> None:
+    """Where the answer cannot be written one sentence says so, and the code is not 0."""
+    found = shell(tmp_path, how, "schema", "fit")
+    assert found.returncode == 2
+    assert found.stderr.startswith(b"brim: " + says)
+    assert found.stderr.count(b"\n") == 2
+
+
+def test_a_reader_that_has_enough(tmp_path) -> None:
+    """`brim … | head` is no failure."""
+    found = shell(tmp_path, GONE.format(""), "schema", "fit")
+    assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_characters_that_the_stream_lacks(tmp_path) -> None:
+    """An ASCII stream gets escapes, JSON stays JSON, and bytes that are no text come back as they were."""
+    assert shell(tmp_path, '"$@"', "--help", PYTHONIOENCODING="ascii").returncode == 0
+    for encoding in ("ascii", "utf-8"):
+        found = shell(tmp_path, f'"$@" --json --run-dir "$(printf "{encoding}\\377")" -- sh -c : é "$(printf "\\376")" 2>err', "run", PYTHONIOENCODING=encoding)
+        assert found.returncode == 0
+        assert json.loads(found.stdout)["command"][-2:] == ["é", "\udcfe"]
+
+
+def test_a_schema_by_its_own_name(tmp_path) -> None:
+    """`brim schema` takes a document's name as the document gives it."""
+    assert shell(tmp_path, '"$@"', "schema", "brim.fit/1").stdout == shell(tmp_path, '"$@"', "schema", "fit").stdout != b""
