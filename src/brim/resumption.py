@@ -5,8 +5,10 @@ import os
 
 from brim import again, api, launch
 from brim.clock import SystemClock
-from brim.errors import Unreadable
+from brim.errors import BrokenJournal, Refused, Unreadable
 from brim.facts.extras import Extras
+from brim.journal import store
+from brim.probes.process import ProcessProbe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,12 +36,14 @@ def resume(
 ) -> "RunResult":
     """Go on with a stopped run, `retries` times at most, each from the newest acknowledged checkpoint; see `again.plan` for what is refused.
 
-    `command` stands for the old one; `overrides` are limits that differ. `Unreadable` where there is no resume document.
+    `command` stands for the old one; `overrides` are limits that differ. `Unreadable` where there is no resume document, `Refused` where the job still runs.
     """
     clock, extras, folder = clock or SystemClock(), extras or Extras(), api.run_folder(run)
     eyes = probe or api.machine(clock=clock, wake=True)
     for number in range(1, retries + 1):
         document = resume_document(folder)
+        if (pid := living(folder)) is not None:
+            raise Refused(f"not resumed: the job of {folder} still runs, as pid {pid}", hint=f"Let it end, or end it (kill {pid}), and resume then.")
         path = str(document.get("checkpoint", {}).get("path", ""))
         todo = again.plan(document, os.environ, command=command, on_oom=on_oom, from_start=from_start, exists=os.path.exists(path))
         clock.sleep_ns(again.backoff_ns(backoff_ns, number))
@@ -55,6 +59,32 @@ def resume(
         if not again.retriable(result.report):
             break
     return result
+
+
+def living(folder: str) -> "int | None":
+    """A pid of the run's job that is still alive: the launched process itself, or one of its group that carries the run's mark; None where nobody is left.
+
+    A pid alone proves nothing, since it is given out again: the process must have been born when the journal says, or name the run in its environment.
+    """
+    try:
+        launched = [json.loads(line.body) for line in store.events(os.path.join(folder, "journal.db")) if line.kind == "launched"]
+    except (Unreadable, BrokenJournal):
+        return None
+    if not launched or not isinstance(pid := launched[-1].get("pid"), int):
+        return None
+    process = ProcessProbe()
+    found = process.identity(pid)
+    if found is not None and found.birth == launched[-1].get("birth"):
+        return pid
+    return next((one for one in process.tree(pid) if _carries(one, os.fsencode(f"BRIM_RUN={os.path.abspath(folder)}"))), None)
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
 
 
 def resume_document(folder: str) -> "dict[str, Any]":

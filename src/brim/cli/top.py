@@ -8,7 +8,12 @@ from brim import api
 from brim.cli.words import Parser, emit
 from brim.errors import Unreadable
 from brim.reports import live
+from brim.resumption import living
 from brim.watching import Seen, look
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EVERY_S = 1.0
 
@@ -23,10 +28,10 @@ def main(argv: list[str]) -> int:
     folder = api.run_folder(asked.run) if asked.run else _newest()
     seen = look(folder)
     if asked.json:
-        emit(seen.document())
+        emit(_document(folder, seen))
         return 0
     if asked.once or not os.isatty(1):
-        print("\n".join(live.screen(seen.document())))
+        print("\n".join(live.screen(_document(folder, seen))))
         return 0
     try:
         _follow(folder, seen)
@@ -35,11 +40,17 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _document(folder: str, seen: Seen) -> "dict[str, Any]":
+    """`brim.top/1`, with the pid of the job where it still runs."""
+    pid = living(folder)
+    return seen.document() | ({} if pid is None else {"job_pid": pid})
+
+
 def _follow(folder: str, seen: Seen) -> None:
     """Draw anew each second until the run has ended."""
     drawn = 0
     while True:
-        rows = live.screen(seen.document())
+        rows = live.screen(_document(folder, seen))
         sys.stdout.write((f"\x1b[{drawn}A" if drawn else "") + "".join(f"\x1b[K{row}\n" for row in rows))
         sys.stdout.flush()
         drawn = len(rows)

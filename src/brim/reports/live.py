@@ -79,6 +79,8 @@ def screen(document: "Mapping[str, Any]") -> list[str]:
         if isinstance(sample.get("job"), dict):
             job = sample["job"]
             rows.append(f"job      {job['phase'] or 'running'}, step {job['step']}" + (f", {job['tokens']} tokens" if job["tokens"] else ""))
+    if "job_pid" in document:
+        rows.append(f"alive    the job still runs, as pid {document['job_pid']}; until it has ended it is not resumed")
     for entry in document["last"]:
         body = entry["body"]
         seconds = (entry["wall_ns"] - document["began_wall_ns"]) / 1e9

@@ -356,7 +356,9 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "limits": {"type": "object"},
             "last": {"type": "array", "items": {"type": "object", "required": ["wall_ns", "kind", "body"]}},
             "ended": {"type": "boolean"},
+            "job_pid": {"type": "integer"},
         },
+        optional=("job_pid",),
     ),
     "resume": _document(
         "brim.resume/1",
