@@ -11,7 +11,7 @@ Not covered: whether the card is of the kind that the profile names (the name is
 
 from brim.errors import Usage
 from brim.units import GIB, MIB, parse_size
-from brim.values import Missing, Record, plain
+from brim.values import REASONS, Missing, Record, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WORST_LAST = ("run", "throttle", "unknown", "block")
 FIELDS = ("name", "memory_total_mb", "memory_free_mb", "power_limit_w", "temperature_c")
+MOST = 10**18
 NO_ROWS = "the query returned no GPU rows"
 
 
@@ -72,12 +73,17 @@ class Decision(Record):
     reason: str
 
 
+def _missing(entry: "Mapping[str, Any]") -> Missing:
+    """What `values.plain` writes of a `Missing`, read back; a reason that is none of ours is `failed`."""
+    return Missing(reason=entry["missing"] if entry["missing"] in REASONS else "failed", detail=str(entry.get("detail", "")))
+
+
 def _number(value: object, name: str) -> "float | Missing":
     """A finite number, as a tool or a person wrote it; anything else is `Missing` with what was there."""
     if isinstance(value, Missing):
         return value
     if isinstance(value, dict) and "missing" in value:
-        return Missing(reason=str(value["missing"]), detail=str(value.get("detail", "")))
+        return _missing(value)
     if isinstance(value, str):
         text = value.strip()
         try:
@@ -88,8 +94,8 @@ def _number(value: object, name: str) -> "float | Missing":
             return Missing(reason=reason, detail=f"{name}: {text or 'empty'}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return Missing(reason="failed", detail=f"{name}: not given" if value is None else f"{name}: {value!r} is no number")
-    if not abs(value) < float("inf") or (value < 0 and name != "temperature_c"):
-        return Missing(reason="failed", detail=f"{name}: {value!r} cannot be")
+    if not abs(value) < MOST or (value < 0 and name != "temperature_c"):
+        return Missing(reason="failed", detail=f"{name}: {str(value)[:40]} cannot be")
     return int(value) if float(value).is_integer() else float(value)
 
 
@@ -97,7 +103,7 @@ def card(fields: "Mapping[str, Any]") -> Card:
     """A card from a mapping with the report's own names; whatever is absent or cannot be true is `Missing`."""
     name = fields.get("name")
     if isinstance(name, dict) and "missing" in name:
-        name = Missing(reason=str(name["missing"]), detail=str(name.get("detail", "")))
+        name = _missing(name)
     if not isinstance(name, Missing):
         name = name.strip() if isinstance(name, str) and name.strip() else Missing(reason="failed", detail="name: not given")
     total, free = _number(fields.get("memory_total_mb"), "memory_total_mb"), _number(fields.get("memory_free_mb"), "memory_free_mb")

@@ -66,6 +66,8 @@ def test_one_device_that_is_named(brim, script) -> None:
     for word, part in (("cuda:7", "not here"), ("rocm", "not here"), ("cuda:1", "GPU is lost")):
         answer = brim("probe", "--readings", path, "--device", word)
         assert (answer.returncode, part in answer.stderr) == (6, True), answer.stderr
+    answer = brim("probe", "--readings", path, "--device", "nonsense")
+    assert (answer.returncode, "rocm (hip)" in answer.stderr) == (2, True), answer.stderr
     document = json.loads(brim("probe", "--json", "--readings", path, "--device", "cuda:7").stdout)
     jsonschema.validate(document, schema(brim, "error"))
     assert document["reason"] == "no_such_device"
@@ -89,6 +91,10 @@ BROKEN = [
     "[]\n",
     '{"t": -1}\n',
     '{"t": "x"}\n',
+    '{"t": NaN}\n',
+    '{"devices": []}\n',
+    '{"t": ' + "9" * 400 + "}\n",
+    '{"t": 0}\n' + "[" * 100_000 + "\n",
     '{"t": 0, "devices": {}}\n',
     '{"t": 0, "devices": [{"name": "x"}]}\n',
     '{"t": 0, "host": 5}\n',
@@ -103,6 +109,72 @@ def test_a_broken_script_is_a_usage_error(brim, tmp_path, text) -> None:
     answer = brim("probe", "--readings", "bad.jsonl")
     assert (answer.returncode, "bad.jsonl" in answer.stderr, "Traceback" in answer.stderr) == (2, True, False)
     assert brim("probe", "--readings", "none.jsonl").returncode == 2
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"devices": []}', '{"t": NaN, "devices": []}', '{"t": "1"}'])
+def test_a_broken_script_is_no_telemetry(brim, tmp_path, text) -> None:
+    """The governor report refuses such a script as the probe does."""
+    (tmp_path / "bad.jsonl").write_text(text)
+    answer = brim("governor-report", "--readings", "bad.jsonl", "--out", "out")
+    assert (answer.returncode, "bad.jsonl, line 1" in answer.stderr, "internal" in answer.stderr) == (2, True, False)
+
+
+def test_readings_from_a_pipe_are_refused(brim, tmp_path) -> None:
+    """A FIFO is not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    for words in (("probe",), ("governor-report", "--out", "out"), ("run", "--memory-budget", "1GiB", "--run-dir", "r")):
+        answer = brim(*words, "--readings", "pipe", *(("--", "true") if words[0] == "run" else ()), timeout=20)
+        assert (answer.returncode, "pipe" in answer.stderr) == (2, True), answer.stderr
+
+
+HOSTILE = {
+    "id": "cuda:0\n# x|\x1b[2J\ud800",
+    "name": "A\n# B | <b>\x1b[2J\ud800",
+    "temperature_c": 10**400,
+    "power_limit_w": "350",
+    "fan_percent": {"missing": "weird"},
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["temperature_c", "power_limit_w", "power_draw_w", "driver_version", "faults", "processes", "budget", "memory", "index", "unified"]
+)
+@pytest.mark.parametrize("value", [10**400, "71", True, [1], {"missing": ["x"]}, {}, {"missing": "weird"}, -1e300])
+def test_a_value_of_another_kind_is_missing(name, value) -> None:
+    """Whatever stands in a field, the row is read, and a number in it is a number."""
+    from brim.facts.device import device_from
+    from brim.values import REASONS, Missing
+
+    device = device_from({"id": "cuda:0", name: value})
+    for field in ("temperature_c", "power_limit_w", "power_draw_w"):
+        seen = getattr(device, field)
+        assert isinstance(seen, Missing)
+        assert seen.reason in REASONS
+    assert isinstance(device.index, int)
+    assert isinstance(device.unified, bool)
+    assert isinstance(device.faults, tuple)
+
+
+@pytest.mark.system
+def test_a_hostile_reading(brim, script, tmp_path) -> None:
+    """Names with line breaks, escapes, Markdown and half characters, and numbers that cannot be: everything is printed, nothing dies, nothing gets out of its line."""
+    path = script({"t": 0, "devices": [{**HOSTILE, "memory": {"total_bytes": 24 * GIB, "free_bytes": 20 * GIB}}], "host": SCRIPT["host"]})
+    document = json.loads(brim("probe", "--json", "--readings", path).stdout)
+    assert document["devices"][0]["temperature_c"]["missing"] == "failed"
+    assert document["devices"][0]["power_limit_w"]["missing"] == "failed"
+    assert document["devices"][0]["fan_percent"]["missing"] == "failed"
+    shown = brim("probe", "--explain", "--readings", path)
+    assert (shown.returncode, "\x1b" in shown.stdout) == (0, False), shown.stderr
+    told = brim("governor-report", "--readings", path, "--out", "out")
+    assert told.returncode == 0, told.stderr
+    page = next((tmp_path / "out").glob("*.md")).read_text()
+    assert "\x1b" not in page
+    assert not any(line.startswith("# B") for line in page.splitlines())
+    ran = brim("run", "--readings", path, "--max-temp", "80", "--run-dir", "r", "--", "sleep", "0.5")
+    assert "internal error" not in ran.stderr
+    page = (tmp_path / "r" / "report.md").read_text()
+    assert "\x1b" not in page
+    assert not any(line.startswith("# x") for line in page.splitlines())
 
 
 @pytest.mark.parametrize("switch", ["delay.nvmlInitWithFlags 30000", "crash.nvmlInitWithFlags 1"])

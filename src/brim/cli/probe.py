@@ -4,7 +4,7 @@ import sys
 
 from brim import api
 from brim.cli.words import Parser, as_json, fraction, time
-from brim.errors import NoSuchDevice
+from brim.errors import NoSuchDevice, Usage
 from brim.values import Missing
 
 TYPE_CHECKING = False
@@ -87,6 +87,10 @@ def _only(word: "str | None", seen: "Probed") -> "Probed":
     if not found and backend:
         index = plain.partition(":")[2]
         found = [device for device in seen.devices if device.backend == backend and (not index or device.id in (backend, f"{backend}:{index}"))]
+    if not found and not backend and not plain.startswith(("GPU-", "MIG-")):
+        raise Usage(
+            f"probe: {word!r} names no device", hint="Backends are cpu (host), cuda, metal, rocm (hip), xpu and vulkan; cuda:0 is one card of a backend."
+        )
     if not found:
         here = ", ".join(device.id for device in seen.devices)
         raise NoSuchDevice(f"{word} is not here; there {'is' if len(seen.devices) == 1 else 'are'} {here}" + "".join(f"; {note}" for note in seen.notes))

@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+MOST = 10**18
 UNASKED = Missing(reason="not_supported", detail="this source does not tell")
 
 
@@ -188,32 +189,69 @@ def value_of(entry: object) -> object:
     """What `values.plain` wrote, read back: `{"missing": …}` becomes `Missing`, lists become tuples, anything else stays."""
     if isinstance(entry, dict) and "missing" in entry:
         reason = entry["missing"]
-        return Missing(reason=reason if reason in REASONS else "failed", detail=str(entry.get("detail", "")))
+        return Missing(reason=reason if reason in REASONS else "failed", detail=_text(str(entry.get("detail", ""))))
     if isinstance(entry, (list, tuple)):
         return tuple(value_of(item) for item in entry)
-    return entry
+    return _text(entry) if isinstance(entry, str) else entry
+
+
+def _text(words: str) -> str:
+    """The words without half characters (lone surrogates), which no output can spell."""
+    return words if words.isascii() else words.encode("utf-8", "replace").decode()
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    """Whether a value is of the kind that a field's annotation names. A number is finite and below 10^18; a text that looks like one is none."""
+    kind = kind.partition(" | ")[0]
+    if kind in ("int", "float"):
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and -MOST < value < MOST
+    if kind.startswith("tuple"):
+        inner = (lambda item: isinstance(item, str)) if kind == "tuple[str, ...]" else _is_pair
+        return isinstance(value, tuple) and all(inner(item) for item in value)
+    return isinstance(value, {"str": str, "bool": bool}.get(kind, object))
+
+
+def _is_pair(item: object) -> bool:
+    return isinstance(item, (tuple, Record)) and (isinstance(item, Record) or (len(item) == 2 and isinstance(item[0], str) and _is_kind(item[1], "int")))
+
+
+def _kept(cls: "type[Record]", key: str, entry: object) -> "tuple[bool, object]":
+    """(whether to take it, the value): a value of another kind is `Missing` where the field may be, and is left out where it may not."""
+    kind, value = cls.__annotations__[key], value_of(entry)
+    kind = kind if isinstance(kind, str) else kind.__name__ if isinstance(kind, type) and kind is not tuple else str(kind)
+    may_miss = kind.endswith("Missing")
+    if isinstance(value, Missing):
+        return may_miss, value
+    if not _is_kind(value, kind) or (key.endswith("_bytes") and isinstance(value, (int, float)) and value < 0):
+        return may_miss, Missing(reason="failed", detail=f"{key}: {str(value)[:40]} cannot be")
+    return True, int(value) if key.endswith("_bytes") and isinstance(value, float) else value
 
 
 def _fields(cls: "type[Record]", entry: "dict[str, Any]") -> "dict[str, Any]":
     """The fields of `cls` that `entry` gives; names from a later version are skipped."""
-    return {key: value_of(entry[key]) for key in cls._fields if key in entry and entry[key] is not None}
+    found = ((key, _kept(cls, key, entry[key])) for key in cls._fields if key in entry and entry[key] is not None)
+    return {key: value for key, (taken, value) in found if taken}
 
 
 def device_from(entry: "dict[str, Any]") -> Device:
     """A device from its plain form (`brim.probe/1`, a `--readings` line, a child's answer); only `id` is required (`KeyError` without it)."""
-    fields = _fields(Device, entry)
-    ident = str(entry["id"])
+    fields = _fields(Device, {key: value for key, value in entry.items() if key not in ("memory", "budget", "processes")})
+    ident = fields["id"] = _text(str(entry["id"]))
     backend, _, number = ident.partition(":")
     fields.setdefault("backend", backend)
     fields.setdefault("name", ident)
-    fields.setdefault("index", int(number) if number.isdigit() else 0)
+    fields.setdefault("index", int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0)
     memory = entry.get("memory")
     fields["memory"] = Memory(**_fields(Memory, memory)) if isinstance(memory, dict) and "missing" not in memory else Memory()
     budget = entry.get("budget")
-    fields["budget"] = Budget(**_fields(Budget, budget)) if isinstance(budget, dict) and "backend" in budget else NOT_DERIVED
+    told = _fields(Budget, budget) if isinstance(budget, dict) else {}
+    fields["budget"] = NOT_DERIVED.replace(**told) if "backend" in told else NOT_DERIVED
     holders = entry.get("processes")
     if isinstance(holders, (list, tuple)):
-        fields["processes"] = tuple(Process(**_fields(Process, item)) for item in holders)
+        rows = [_fields(Process, item) for item in holders if isinstance(item, dict)]
+        fields["processes"] = tuple(Process(**{"used_bytes": UNASKED, **row}) for row in rows if "pid" in row)
+    elif isinstance(holders, dict):
+        fields["processes"] = value_of(holders) if "missing" in holders else UNASKED
     return Device(**fields)
 
 

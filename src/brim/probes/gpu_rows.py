@@ -3,8 +3,11 @@
 import contextlib
 import os
 
-from brim.errors import Unreadable, Usage
+from brim.errors import Usage
+from brim.facts.device import device_from
+from brim.probes.scripted import content, reading
 from brim.units import MIB
+from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +21,6 @@ COLUMNS = (
     ("temperature.gpu", "temperature_c"),
 )
 DEADLINE_S = 10.0
-CAP_BYTES = 1 << 24
 
 
 def nvidia_smi(deadline_s: float = DEADLINE_S) -> "tuple[tuple[str, ...], list[dict[str, Any]], str]":
@@ -67,25 +69,16 @@ def _row(line: str) -> "dict[str, Any]":
 
 def scripted(path: str) -> "tuple[str, list[dict[str, Any]], str]":
     """(command, rows, error) from the first line of a script of readings (`{"t": …, "devices": [as in brim.probe/1]}`); `Usage` where it is none."""
-    import json
-
+    text = content(path)
+    number, first = next(((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")), (1, ""))
     try:
-        with open(path, "rb") as file:
-            data = file.read(CAP_BYTES)
-    except OSError as fault:
-        raise Unreadable(f"{path}: {fault.strerror or fault}") from None
-    first = next((line for line in data.splitlines() if line.strip()), b"")
-    try:
-        reading = json.loads(first)
-    except ValueError:
-        try:
-            reading = json.loads(data)
-        except ValueError as fault:
-            raise Usage(f"{path}: the first line is no JSON object: {fault}") from None
-    if not isinstance(reading, dict) or not isinstance(reading.get("devices", []), list):
-        raise Usage(f'{path}: a reading is an object with "t" and a list "devices"')
+        entry = reading(first, f"{path}, line {number}")
+    except Usage:
+        if first.strip() != "{":  # one object over several lines is a reading too
+            raise
+        entry = reading(text, path)
     command = f"readings {path}"
-    rows = [_device(one) for one in reading.get("devices", []) if isinstance(one, dict) and _is_cuda(one)]
+    rows = [_device(one) for one in entry.get("devices", []) if _is_cuda(one)]
     return command, rows, "" if rows else "the readings returned no GPU rows"
 
 
@@ -94,17 +87,16 @@ def _is_cuda(device: "dict[str, Any]") -> bool:
 
 
 def _device(device: "dict[str, Any]") -> "dict[str, Any]":
-    """The report's names for one device of brim.probe/1; the error of a value is handed on as it stands."""
-    memory = device.get("memory")
-    memory = memory if isinstance(memory, dict) else {}
+    """The report's names for one device of brim.probe/1; a value that is missing, or cannot be, is `Missing` with its reason."""
+    seen = device_from(device)
 
-    def mib(value: object) -> object:
-        return value / MIB if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    def mib(value: "int | Missing") -> "float | Missing":
+        return value if isinstance(value, Missing) else value / MIB
 
     return {
-        "name": device.get("name"),
-        "memory_total_mb": mib(memory.get("total_bytes")),
-        "memory_free_mb": mib(memory.get("free_bytes")),
-        "power_limit_w": device.get("power_limit_w"),
-        "temperature_c": device.get("temperature_c"),
+        "name": seen.name if "name" in device else None,
+        "memory_total_mb": mib(seen.memory.total_bytes),
+        "memory_free_mb": mib(seen.memory.free_bytes),
+        "power_limit_w": seen.power_limit_w,
+        "temperature_c": seen.temperature_c,
     }

@@ -2,7 +2,7 @@
 
 from brim.budget import CAVEAT, sentence
 from brim.facts.device import Device
-from brim.reports.text import table
+from brim.reports.text import clean, table
 from brim.units import format_bytes
 from brim.values import Missing
 
@@ -51,8 +51,8 @@ def probe(
     for device in devices:
         power = device.power_enforced_w if not isinstance(device.power_enforced_w, Missing) else device.power_limit_w
         rows.append((
-            device.id, device.name, _bytes(device.budget.usable_bytes), _bytes(device.memory.available_bytes), _against(device.temperature_c, heat_limit(device), " °C"),
-            _against(device.power_draw_w, power, " W"), cell(device.utilisation_percent, " %"), device.state, "+".join(device.sources) or DASH,
+            clean(device.id), clean(device.name), _bytes(device.budget.usable_bytes), _bytes(device.memory.available_bytes), _against(device.temperature_c, heat_limit(device), " °C"),
+            _against(device.power_draw_w, power, " W"), cell(device.utilisation_percent, " %"), clean(device.state), clean("+".join(device.sources)) or DASH,
         ))  # fmt: skip
     lines = [*table(rows, right=(2, 3)), ""]
     lines += [sentence(device.budget) if device.id in ("cpu", device.backend) else f"{device.id}: {sentence(device.budget)}" for device in devices]
@@ -63,7 +63,7 @@ def probe(
     lines += [f"note: {note}" for note in notes]
     if explain:
         lines += _explained(devices, host, asked)
-    return "\n".join([*lines, "", CAVEAT])
+    return "\n".join([*(clean(line, 4000) for line in lines), "", CAVEAT])
 
 
 def _explained(devices: "tuple[Device, ...]", host: "Host | None", asked: "tuple[Asked, ...]") -> list[str]:

@@ -1,5 +1,7 @@
 """The governor report for people: the document's values in, Markdown out; no number is computed here."""
 
+from brim.reports.text import marked
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +30,7 @@ def markdown(document: "Mapping[str, Any]", title: str) -> str:
         f"- Compressed run allowed: {_word(decision['run_12b_compressed_on_3090_allowed'])}",
         f"- Dense training allowed: {_word(decision['dense_12b_full_train_on_3090_allowed'])}",
         f'- "No bottleneck forever" claim allowed: {_word(document["claim_gate"]["no_bottleneck_forever_claim_allowed"])}',
-        f"- Reason: {decision['reason']}",
+        f"- Reason: {marked(decision['reason'])}",
         "",
         "## Runtime profile",
         "",
@@ -47,8 +49,8 @@ def markdown(document: "Mapping[str, Any]", title: str) -> str:
 
 def _name(gpu: "Mapping[str, Any]") -> str:
     if not gpu["available"]:
-        return f"unavailable ({' '.join(str(gpu['error']).split())})"
-    return gpu["name"] if isinstance(gpu["name"], str) else "unknown"
+        return f"unavailable ({marked(' '.join(str(gpu['error']).split()))})"
+    return marked(gpu["name"]) if isinstance(gpu["name"], str) else "unknown"
 
 
 def _said(value: object, show: "Any") -> str:

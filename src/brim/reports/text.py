@@ -20,6 +20,11 @@ def clean(words: str, longest: int = 400) -> str:
     return words[:longest] if words.isprintable() else "".join(char if char.isprintable() else "�" for char in words[:longest])
 
 
+def marked(words: str) -> str:
+    """Words that somebody else wrote, made safe for one line of Markdown: no control characters, and no sign that opens a table cell, a heading or markup."""
+    return "".join(f"\\{char}" if char in "\\`|#<>[]" else char for char in clean(words, 4000))
+
+
 def size(value: "int | Missing") -> str:
     """A number of bytes, or the word for its absence."""
     return f"unknown ({value.reason})" if isinstance(value, Missing) else format_bytes(value)
