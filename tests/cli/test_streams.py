@@ -60,3 +60,21 @@ def test_characters_that_the_stream_lacks(tmp_path) -> None:
 def test_a_schema_by_its_own_name(tmp_path) -> None:
     """`brim schema` takes a document's name as the document gives it."""
     assert shell(tmp_path, '"$@"', "schema", "brim.fit/1").stdout == shell(tmp_path, '"$@"', "schema", "fit").stdout != b""
+
+
+@pytest.mark.parametrize("to", ["", ">&2"])
+def test_a_job_learns_that_its_reader_went_away(tmp_path, to: str) -> None:
+    """Under `brim run` a job whose reader has enough ends by SIGPIPE, as it does without brim, and what it wrote until then is in its log."""
+    found = shell(
+        tmp_path, GONE.format("2>&1" if to else "").replace("| true", "| head -c 9 >/dev/null"), "run", "--run-dir", "kept", "--", "sh", "-c", f"exec yes {to}"
+    )
+    assert found.returncode == 128 + 13
+    assert (tmp_path / "kept" / "engine.log").read_bytes().startswith(b"y\ny\n")
+
+
+def test_a_full_disk_behind_stdout_is_said_once(tmp_path) -> None:
+    """Where stdout is full the job goes on, its log is whole, and one line says so."""
+    found = shell(tmp_path, '"$@" >/dev/full', "run", "--run-dir", "kept", "--", "sh", "-c", "echo a; sleep .2; echo b; exit 7")
+    assert found.returncode == 7
+    assert found.stderr.count(b"brim: standard output: No space left on device; the job's output goes to its log alone") == 1
+    assert (tmp_path / "kept" / "engine.log").read_bytes() == b"a\nb\n"

@@ -189,23 +189,39 @@ def _shell_fd(reader: int) -> "tuple[int, Callable[[], object] | None]":
 
 
 def _copy(stream: "BinaryIO", fd: int, log: "BinaryIO", ready: threading.Event) -> None:
-    """Copy until the stream ends. A full disk or a closed terminal must not stop the job: that copy is given up, the other goes on."""
-    to_terminal = to_log = True
+    """Copy until the stream ends. A full disk must not stop the job: that copy is given up with a word, the other goes on.
+
+    Where our own reader went away (`brim run … | head`) the pipe is closed, so that the job learns of it at its next write, as it does without brim.
+    """
+    to_reader = to_log = True
     tail = b""
     while data := os.read(stream.fileno(), _COPY_BYTES):
         if not ready.is_set():
             tail = tail[-128:] + data
             if any(words in tail for words in READY):
                 ready.set()
-        to_terminal = to_terminal and _write(fd, data)
-        to_log = to_log and _write(log.fileno(), data)
+        if to_log and (fault := _write(log.fileno(), data)) is not None:
+            to_log = False
+            _say(f"the log {log.name}: {fault.strerror}; the job's output is no longer kept there")
+        if to_reader and (fault := _write(fd, data)) is not None:
+            if isinstance(fault, BrokenPipeError):
+                stream.close()
+                return
+            to_reader = False
+            _say(f"{'standard output' if fd == 1 else 'standard error'}: {fault.strerror}; the job's output goes to its log alone")
 
 
-def _write(fd: int, data: bytes) -> bool:
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"brim: {text}\n".encode("utf-8", "backslashreplace"))
+
+
+def _write(fd: int, data: bytes) -> "OSError | None":
+    """All of it, or what stood in the way."""
     view = memoryview(data)
     try:
         while view:
             view = view[os.write(fd, view) :]
-    except OSError:
-        return False
-    return True
+    except OSError as fault:
+        return fault
+    return None
