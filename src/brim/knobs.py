@@ -4,6 +4,8 @@ A trial is a workload and, where the quantisation is turned, the mix; the checkp
 own (common/arg.cpp, b11434). Not covered: which mix answers best (a larger file of the same family is taken to be the better one).
 """
 
+from collections.abc import Sequence
+
 from brim.engines.base import Plan
 from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
 from brim.facts.model import Checkpoint
@@ -57,18 +59,45 @@ def _set(field: str) -> "Callable[[Trial, Any], Trial]":
     return lambda trial, value: trial.replace(workload=trial.workload.replace(**{field: value}))
 
 
+class Steps(Sequence[int]):
+    """Rising numbers a step apart and, where the last one is no step, that one too; never laid out, so that a context of any length costs nothing."""
+
+    __slots__ = ("_last", "_steps")
+
+    def __init__(self, steps: range, last: int) -> None:
+        self._steps = steps
+        self._last: tuple[int, ...] = () if steps and steps[-1] == last else (last,)
+
+    def __len__(self) -> int:
+        return len(self._steps) + len(self._last)
+
+    def __getitem__(self, index: "Any") -> "Any":
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(len(self))
+            return Steps(self._steps[start:], self._last[0]) if stop > len(self._steps) else self._steps[start:stop]
+        at = range(len(self))[index]
+        return self._steps[at] if at < len(self._steps) else self._last[0]
+
+    def reach(self, least: int, otherwise: int) -> int:
+        """The index of the first number that is `least` or more; `otherwise` where there is none."""
+        at = max(0, -((self._steps[0] - least) // self._steps.step)) if self._steps else 0
+        return at if at < len(self._steps) else len(self._steps) if self._last and self._last[0] >= least else otherwise
+
+
 def context(checkpoint: Checkpoint, workload: LlamaWorkload, *, least: int = CTX_STEP) -> Knob:
     """Tokens, in steps of 256 up to the trained context (each slot's, where slots have caches of their own), or up to what was asked for."""
     trained = _number(checkpoint, "context_length") or 131072
     most = trained * (1 if workload.kv_unified or not workload.slots else max(1, workload.slots))
     most = max(most, workload.ctx or 0)
-    values = [*range(min(least, most), most + 1, CTX_STEP)]
-    if values[-1] != most:
-        values.append(most)
-    asked = workload.ctx or trained
-    now = next((i for i, value in enumerate(values) if value >= asked), len(values) - 1)
-    floor = next((i for i, value in enumerate(values) if value >= CTX_FLOOR), 0)
-    return Knob(name="ctx", values=tuple(values), put=_set("ctx"), says=lambda value: f"-c {value}", now=now, floor=floor)
+    values = Steps(range(min(least, most), most + 1, CTX_STEP), most)
+    return Knob(
+        name="ctx",
+        values=values,
+        put=_set("ctx"),
+        says=lambda value: f"-c {value}",
+        now=values.reach(workload.ctx or trained, len(values) - 1),
+        floor=values.reach(CTX_FLOOR, 0),
+    )
 
 
 def slots(workload: LlamaWorkload) -> Knob:

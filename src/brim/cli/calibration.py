@@ -45,6 +45,8 @@ def _decoded(path: str) -> object:
     try:
         with open(path, "rb") as file:
             return json.load(file)
+    except RecursionError:
+        raise Unreadable(f"{path}: lists within lists, too deep to read") from None
     except (OSError, ValueError) as fault:
         raise Unreadable(f"{path}: {getattr(fault, 'strerror', None) or fault}") from None
 

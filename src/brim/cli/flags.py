@@ -4,12 +4,17 @@ import argparse
 
 from brim.cli.words import Parser, count, fraction
 from brim.engines.llama_cpp import NEWEST_BUILD
+from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
 from brim.errors import CannotTell, Usage
 from brim.facts.workload import LlamaWorkload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import Any
+
+
+_INT = (1 << 31) - 1  # what llama.cpp's own options hold (std::stoi)
 
 
 def _build_number(text: str) -> int:
@@ -24,7 +29,25 @@ def _whole(text: str) -> int:
     """A whole number, zero included."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    if len(text) > 10 or int(text) > _INT:
+        raise argparse.ArgumentTypeError(f"{text} is more than llama.cpp holds ({_INT})")
     return int(text)
+
+
+def _count(text: str) -> int:
+    """A whole number above zero that llama.cpp can hold."""
+    number = count(text)
+    if number > _INT:
+        raise argparse.ArgumentTypeError(f"{text} is more than llama.cpp holds ({_INT})")
+    return number
+
+
+def _slots(text: str) -> int:
+    """Parallel sequences."""
+    number = count(text)
+    if number > MAX_SEQUENCES:
+        raise argparse.ArgumentTypeError(f"{text} is more than the {MAX_SEQUENCES} sequences that llama.cpp holds")
+    return number
 
 
 def _layers(text: str) -> int:
@@ -40,7 +63,7 @@ def _shares(text: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in text.replace("/", ",").split(",") if part.strip())
     except ValueError:
         found = ()
-    if not found or any(not share >= 0 for share in found) or not any(found):
+    if not found or any(not 0 <= share < float("inf") for share in found) or not any(found):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of shares: write 3,1")
     return found
 
@@ -50,6 +73,10 @@ def _override(text: str) -> tuple[tuple[str, str], ...]:
     pairs = [item.partition("=") for item in text.split(",") if item]
     if not pairs or any(not equals for _, equals, _ in pairs):
         raise argparse.ArgumentTypeError(f"{text!r} is no PATTERN=BUFFER")
+    from brim.engines.llama_cpp.settings import check_override
+
+    for pattern, _, buffer in pairs:
+        check_override("--override-tensor", pattern, buffer)
     return tuple((pattern, buffer) for pattern, _, buffer in pairs)
 
 
@@ -68,18 +95,18 @@ def add_devices(parser: Parser) -> None:
 
 # flag → (workload field, type or action, metavar, help)
 _NUMBERS = (
-    ("--ctx", "ctx", count, "context in tokens over all slots (default: as trained)"),
-    ("--ctx-per-slot", "ctx_per_slot", count, "context of each slot; the total is slots times this"),
-    ("--slots", "slots", count, "parallel sequences (default: 4 that share one cache)"),
-    ("--batch", "batch", count, "logical batch (default 2048)"),
-    ("--ubatch", "ubatch", count, "micro-batch (default 512)"),
+    ("--ctx", "ctx", _count, "context in tokens over all slots (default: as trained)"),
+    ("--ctx-per-slot", "ctx_per_slot", _count, "context of each slot; the total is slots times this"),
+    ("--slots", "slots", _slots, "parallel sequences (default: 4 that share one cache)"),
+    ("--batch", "batch", _count, "logical batch (default 2048)"),
+    ("--ubatch", "ubatch", _count, "micro-batch (default 512)"),
     ("--cpu-experts", "cpu_experts", _whole, "layers whose experts stay on the host (-ncmoe)"),
-    ("--outputs", "outputs", count, "rows of logits reserved (default: what llama-server reserves)"),
+    ("--outputs", "outputs", _count, "rows of logits reserved (default: what llama-server reserves)"),
     ("--main-gpu", "main_gpu", _whole, "the card for --split-mode none"),
     ("--draft-max", "draft_max", _whole, "tokens drafted at once (default 3)"),
     ("--cache-ram", "cache_ram_mib", _whole, "MiB of host memory for saved prompts (default 8192)"),
     ("--ctx-checkpoints", "ctx_checkpoints", _whole, "context checkpoints a slot (default 32)"),
-    ("--image-max-tokens", "image_max_tokens", count, "largest image, in tokens"),
+    ("--image-max-tokens", "image_max_tokens", _count, "largest image, in tokens"),
 )
 _WORDS = (
     ("--ctk", "ctk", "K cache type (default f16)"),
@@ -147,4 +174,19 @@ def workload(asked: "Namespace") -> LlamaWorkload:
 
         if program not in PROGRAMS and program not in ROWS:
             raise Usage(f"--program {program!r}: no program of llama.cpp", hint=f"Known: {', '.join(sorted({*PROGRAMS, *ROWS}))}.")
+    _check_words(given)
     return build(**given)
+
+
+def _check_words(given: "dict[str, Any]") -> None:
+    """The words that llama.cpp has a list of."""
+    if not given.keys() & {"ctk", "ctv", "spec_types"}:
+        return
+    from brim.engines.llama_cpp.settings import CACHE_TYPES, SPEC_TYPES
+
+    for flag, words, known in (
+        ("--ctk", (given.get("ctk", "f16"),), CACHE_TYPES), ("--ctv", (given.get("ctv", "f16"),), CACHE_TYPES), ("--spec-type", given.get("spec_types", ()), SPEC_TYPES),
+    ):  # fmt: skip
+        for word in words:
+            if word not in known:
+                raise Usage(f"{flag} {word!r}: none of {', '.join(known)}")

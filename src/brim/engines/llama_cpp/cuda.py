@@ -6,6 +6,7 @@ fattn.cu (`ggml_cuda_get_best_fattn_kernel`), fattn-common.cuh (`ggml_cuda_flash
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.context import F16_COPY
+from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T, is_contiguous, is_contiguous_rows, nbytes
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
 
@@ -69,6 +70,8 @@ def flash_kernel(card: Card, t: T) -> str:
     """Which flash-attention kernel a shape gets: none, vector, tile or mma (`ggml_cuda_get_best_fattn_kernel`; NVIDIA only)."""
     q, k, v = t.src[0], t.src[1], t.src[2]
     mask = t.src[3] if len(t.src) > 3 else None
+    if not k.ne[2]:
+        raise Wanting("attention.head_count_kv is 0 in a layer that attends")
     ratio = q.ne[2] // k.ne[2]
     grouped = ratio >= 2 and mask is not None and t.detail != "alibi" and k.ne[1] % 256 == 0
     for operand in (q, k, v, mask):

@@ -3,6 +3,7 @@
 Source of every rule: the option's handler in common/arg.cpp (b11434).
 """
 
+from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
 from brim.errors import Usage
 
 TYPE_CHECKING = False
@@ -18,6 +19,12 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 # common/speculative.cpp `common_speculative_type_from_name_map`, b11434
 SPEC_TYPES = (
     "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache",
+)  # fmt: skip
+
+# the beginnings of the buffer types' names of all backends (ggml/src/ggml-*/ `get_name`, b11434)
+_BUFFERS = (
+    "cpu", "cuda", "rocm", "hip", "musa", "vulkan", "sycl", "xpu", "metal", "mtl", "cann", "opencl", "gpuopencl", "rpc", "blas", "kompute", "amx", "htp", "hexagon", "webgpu", "zdnn",
+    "openvino", "virtgpu", "zendnn", "repack", "host",
 )  # fmt: skip
 
 # Known options that may hold memory and are not priced: they are listed, never dropped
@@ -77,6 +84,8 @@ def whole(given: Given, text: str, word: str) -> int:
         value = int(bare[:end])
     except ValueError:
         raise Usage(f"{word}: {text!r} is no whole number", hint="llama.cpp takes plain digits here.") from None
+    if not -(1 << 31) <= value < 1 << 31:
+        raise Usage(f"{word}: {text[:40]} is more than llama.cpp holds", hint="llama.cpp takes whole numbers of 32 bits here.")
     if end < len(bare):
         given.caveats.append(f"{word} {text}: llama.cpp reads this as {value}")
     return value
@@ -153,9 +162,12 @@ def _fit(given: Given, said: Said) -> None:
 def shares(value: str, word: str) -> tuple[float, ...]:
     """-ts: proportions, split by commas or slashes."""
     try:
-        return tuple(float(part) for part in value.replace("/", ",").split(",") if part.strip())
+        found = tuple(float(part) for part in value.replace("/", ",").split(",") if part.strip())
     except ValueError:
         raise Usage(f"{word}: {value!r} is no list of proportions") from None
+    if any(not 0 <= share < float("inf") for share in found):
+        raise Usage(f"{word}: {value!r} is no list of proportions")
+    return found
 
 
 def _tensor_split(given: Given, said: Said) -> None:
@@ -175,8 +187,21 @@ def overrides(value: str, word: str, separator: str = ",") -> tuple[tuple[str, s
         pattern, equals, buffer = item.partition("=")
         if not equals:
             raise Usage(f"{word}: {item!r} is no PATTERN=BUFFER")
+        check_override(word, pattern, buffer)
         found.append((pattern, buffer))
     return tuple(found)
+
+
+def check_override(word: str, pattern: str, buffer: str) -> None:
+    """`Usage` for a pattern that is no regular expression, or a buffer that no backend of llama.cpp has."""
+    import re
+
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as fault:
+        raise Usage(f"{word}: {pattern[:200]!r} is no regular expression: {fault}") from None
+    if not buffer.lower().startswith(_BUFFERS):
+        raise Usage(f"{word}: {buffer[:200]!r} is no buffer type", hint="CPU, CUDA0, CUDA_Host, ROCm0, Vulkan0, SYCL0, Metal, ….")
 
 
 def _override(field: str) -> "Setter":
@@ -297,6 +322,8 @@ def _parallel(given: Given, said: Said) -> None:
         number = whole(given, said.value, said.word)
         if number == 0 and given.program == "llama-server":
             raise Usage(f"{said.word}: 0 slots")
+        if number > MAX_SEQUENCES:
+            raise Usage(f"{said.word}: {number} is more than the {MAX_SEQUENCES} sequences that llama.cpp holds")
         given.fields["slots"] = number or 1  # `llama_context()` takes at least one sequence
 
 
@@ -325,7 +352,7 @@ def _fim(name: str, draft: str = "") -> "Setter":
 _QWEN_DRAFT = "hf:ggml-org/Qwen2.5-Coder-0.5B-Q8_0-GGUF:qwen2.5-coder-0.5b-q8_0.gguf"
 
 APPLY: "dict[str, Setter]" = {
-    "--ctx-size": _int("ctx"), "--kv-unified-per-slot": _int("ctx_per_slot"), "--batch-size": _int("batch"), "--ubatch-size": _int("ubatch"),
+    "--ctx-size": _int("ctx", 0), "--kv-unified-per-slot": _int("ctx_per_slot"), "--batch-size": _int("batch"), "--ubatch-size": _int("ubatch"),
     "--swa-full": _flag("swa_full"), "--ctx-checkpoints": _int("ctx_checkpoints"), "--checkpoint-min-step": _int("checkpoint_step", 0),
     "--cache-ram": _int("cache_ram_mib"), "--kv-unified": _flag("kv_unified"), "--flash-attn": _flash, "--kv-offload": _flag("kv_offload"),
     "--repack": _flag("repack"), "--no-host": _flag("no_host"), "--cache-type-k": _word("ctk", CACHE_TYPES), "--cache-type-v": _word("ctv", CACHE_TYPES),
