@@ -48,17 +48,7 @@ def changed(command: "tuple[str, ...]", change: str) -> tuple[str, ...]:
 
     A pattern without blanks is a regular expression for one argument; one with blanks is several, for arguments in a row.
     """
-    if len(change) < 4 or change[0] != "s":
-        raise Usage(f"{change!r} is no change: write s/--batch 8/--batch 4/")
-    parts = change[2:].split(change[1])
-    if len(parts) < 2 or not parts[0] or (len(parts) > 2 and parts[2] not in ("", "g")):
-        raise Usage(f"{change!r} is no change: write s/--batch 8/--batch 4/")
-    try:
-        several = " " in parts[0] or " " in parts[1] or not parts[1]
-        old = [re.compile(word) for word in (shlex.split(parts[0]) if several else [parts[0]])]
-        new = shlex.split(parts[1]) if several else [parts[1]]
-    except (re.error, ValueError) as fault:
-        raise Usage(f"{change!r}: {fault}") from None
+    old, new = parsed(change)
     found: list[str] = list(command)
     if len(old) == 1 and len(new) == 1:
         found = [old[0].sub(new[0], word) for word in command]
@@ -70,6 +60,22 @@ def changed(command: "tuple[str, ...]", change: str) -> tuple[str, ...]:
     if tuple(found) == command:
         raise Usage(f"{change!r} changes nothing in: {shlex.join(command)}", hint="Give a pattern that is in the command.")
     return tuple(found)
+
+
+def parsed(change: str) -> "tuple[list[re.Pattern[str]], list[str]]":
+    """The patterns and the words of a sed-like change. `Usage` where it is malformed."""
+    if len(change) < 4 or change[0] != "s":
+        raise Usage(f"{change!r} is no change: write s/--batch 8/--batch 4/")
+    parts = change[2:].split(change[1])
+    if len(parts) < 2 or not parts[0] or (len(parts) > 2 and parts[2] not in ("", "g")):
+        raise Usage(f"{change!r} is no change: write s/--batch 8/--batch 4/")
+    try:
+        several = " " in parts[0] or " " in parts[1] or not parts[1]
+        old = [re.compile(word) for word in (shlex.split(parts[0]) if several else [parts[0]])]
+        new = shlex.split(parts[1]) if several else [parts[1]]
+    except (re.error, ValueError) as fault:
+        raise Usage(f"{change!r}: {fault}") from None
+    return old, new
 
 
 def plan(

@@ -17,6 +17,7 @@ def test_a_dry_run_says_what_it_would_do_and_starts_nothing(brim, tmp_path) -> N
     assert "max_temp_c = 83.0 °C (flag --max-temp)" in done.stderr
     assert "grace_ns = 7.0 s (environment BRIM_GRACE)" in done.stderr
     assert "floor_bytes = 256.00 MiB (default)" in done.stderr
+    assert "throttle_margin_bytes = 1.00 GiB (default)" in done.stderr  # an eighth of the budget
     assert "on block: checkpoint and stop" in done.stderr
     assert not (tmp_path / "ran").exists()
 
@@ -30,6 +31,11 @@ def test_a_dry_run_says_what_it_would_do_and_starts_nothing(brim, tmp_path) -> N
         (("--max-temp", "900"), "is no temperature"),
         (("--on-unknown", "panic"), "invalid choice"),
         (("--poll", "0"), "is not above zero"),
+        (("--notify-command", '"'), "is no command line"),
+        (("--notify-webhook", "zz"), "is no web address"),
+        (("--notify-webhook", "file:///etc/passwd"), "is no web address"),
+        (("--on-oom", "zz"), "is no change"),
+        (("--on-oom", "s/(/4/"), "s/(/4/"),
         (("--memory-budget", "zz=100MiB"), "cpu (host), cuda, metal, rocm (hip), xpu"),
         (("--memory-budget", "cuda:4GiB=100MiB"), "is a size"),
         (("--device", "nonsense"), "cpu (host), cuda, metal, rocm (hip), xpu"),
@@ -53,6 +59,20 @@ def test_a_bad_variable_is_named(brim) -> None:
         done = brim("run", "--", "true", env={"BRIM_MEMORY_BUDGET": word})
         assert done.returncode == 2
         assert "BRIM_MEMORY_BUDGET" in done.stderr
+    for name in ("BRIM_ON_UNKNOWN", "BRIM_REQUIRE_TELEMETRY", "BRIM_DIE_WITH_ME", "BRIM_ON_OOM"):
+        done = brim("run", "--", "true", env={name: "zz"})
+        assert done.returncode == 2
+        assert f"{name}: 'zz' is" in done.stderr
+
+
+def test_every_limit_has_its_variable(brim) -> None:
+    """The switches, the choice and the change have one too, below their flags."""
+    env = {"BRIM_ON_UNKNOWN": "stop", "BRIM_REQUIRE_TELEMETRY": "yes", "BRIM_DIE_WITH_ME": "0", "BRIM_ON_OOM": "s/8/4/"}
+    done = brim("run", "--dry-run", "--on-unknown", "checkpoint", "--", "true", env=env)
+    assert done.returncode == 0
+    for line in ("on_unknown = checkpoint (flag --on-unknown)", "require_telemetry = yes (environment BRIM_REQUIRE_TELEMETRY)",
+                 "die_with_me = no (environment BRIM_DIE_WITH_ME)", "on_oom = s/8/4/ (environment BRIM_ON_OOM)"):  # fmt: skip
+        assert line in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--memory-budget", "CUDA:7=1GiB"), ("--device", "cuda:7"), ("--device", "cuda:7", "--memory-budget", "1GiB")])

@@ -94,6 +94,32 @@ def signal_number(text: str) -> int:
     return int(number)
 
 
+def on_unknown(text: str) -> str:
+    """An argument type: what to do when telemetry is lost."""
+    if text not in ON_UNKNOWN:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ON_UNKNOWN)}")
+    return text
+
+
+def yes_or_no(text: str) -> bool:
+    """A variable's type where the flag is a switch."""
+    word = text.lower()
+    if word not in ("1", "yes", "true", "on", "0", "no", "false", "off"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither yes nor no: write 1 or 0")
+    return word in ("1", "yes", "true", "on")
+
+
+def change(text: str) -> str:
+    """An argument type: a change of the command, as `brim resume` reads it."""
+    from brim.again import parsed
+
+    try:
+        parsed(text)
+    except Usage as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+    return text
+
+
 # flag, environment variable, name of the limit, type, metavar, help
 _FLAGS: "tuple[tuple[str, str, Callable[[str], object], str, str], ...]" = (
     ("--floor", "floor_bytes", size_or_zero, "SIZE", "stop the job when less than this is free (default: 256MiB, at most a sixteenth of a budget)"),
@@ -124,14 +150,26 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--die-with-me", dest="die_with_me", action="store_true", default=None, help="end the job when brim itself is killed")
     parser.add_argument(
-        "--on-oom", dest="on_oom", metavar="CHANGE", help="how `brim resume` makes the workload smaller after a memory failure: s/--batch 8/--batch 4/"
+        "--on-oom",
+        dest="on_oom",
+        type=change,
+        metavar="CHANGE",
+        help="how `brim resume` makes the workload smaller after a memory failure: s/--batch 8/--batch 4/",
     )
 
 
+# flags that are switches, choices or words → the name of the limit and the type of its variable
+_OTHERS: "tuple[tuple[str, str, Callable[[str], object]], ...]" = (
+    ("--on-unknown", "on_unknown", on_unknown),
+    ("--require-telemetry", "require_telemetry", yes_or_no),
+    ("--die-with-me", "die_with_me", yes_or_no),
+    ("--on-oom", "on_oom", change),
+)
 # a profile's word → the name of the limit and its type
 _WORDS: "dict[str, tuple[str, Callable[[str], object]]]" = {
     **{flag[2:].replace("-", "_"): (name, kind) for flag, name, kind, _, _ in _FLAGS},
-    **{word: (word, str) for word in ("on_unknown", "on_oom")},
+    "on_unknown": ("on_unknown", on_unknown),
+    "on_oom": ("on_oom", change),
 }
 
 
@@ -175,12 +213,9 @@ def given(asked: "Namespace", environ: "Mapping[str, str]") -> "tuple[dict[str, 
     """What was given by flag or variable, and where each came from."""
     given: dict[str, object] = {}
     origins: dict[str, str] = {}
-    for flag, name, kind, _, _ in _FLAGS:
+    for flag, name, kind in (*((flag, name, kind) for flag, name, kind, _, _ in _FLAGS), *_OTHERS):
         value = getattr(asked, name)
         given[name], origins[name] = (value, f"flag {flag}") if value is not None else _from_environment(flag, name, kind, environ, origins)
-    for flag, name in (("--on-unknown", "on_unknown"), ("--require-telemetry", "require_telemetry"), ("--die-with-me", "die_with_me"), ("--on-oom", "on_oom")):
-        if getattr(asked, name) is not None:
-            given[name], origins[name] = getattr(asked, name), f"flag {flag}"
     if asked.devices:
         given["devices"], origins["devices"] = tuple(asked.devices), "flag --device"
     if asked.memory_budget:

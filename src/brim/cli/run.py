@@ -7,7 +7,7 @@ from brim import api, card_report
 from brim.cli import limits as bounds
 from brim.cli import live, waiting
 from brim.cli.fit import add_workload, workload
-from brim.cli.words import Parser, answer, as_json, split_command, starts_training
+from brim.cli.words import Parser, answer, as_json, command_line, split_command, starts_training, web_address
 from brim.errors import BrimError, CannotTell, Usage
 from brim.facts.extras import Extras
 from brim.reports import text
@@ -42,8 +42,14 @@ def add_gate(parser: Parser) -> None:
 
 def watchers(parser: Parser) -> None:
     """Add the flags that say where a run is kept and who is told of it."""
-    parser.add_argument("--notify-command", metavar="CMD", help="run this for every notice, the notice as its last argument (a word, or a quoted command line)")
-    parser.add_argument("--notify-webhook", metavar="URL", help="POST every notice there as JSON")
+    parser.add_argument(
+        "--notify-command",
+        type=command_line,
+        default=(),
+        metavar="CMD",
+        help="run this for every notice, the notice as its last argument (a word, or a quoted command line)",
+    )
+    parser.add_argument("--notify-webhook", type=web_address, metavar="URL", help="POST every notice there as JSON")
     parser.add_argument("--run-dir", metavar="DIR", help="the run folder (default: a new one in the state folder)")
     parser.add_argument("--readings", metavar="FILE", help="a script of readings in place of the probes (a rehearsal; also BRIM_READINGS)")
     waiting.add(parser)
@@ -86,11 +92,9 @@ def artifact_of(asked: "Namespace", profile: "Profile | None", prediction: "Pred
 
 def announce(asked: "Namespace") -> Extras:
     """Where notices go, and the live line where stderr is a terminal."""
-    import shlex
-
     line = live.Line() if os.isatty(2) and not asked.json else None
     return Extras(
-        notify_command=tuple(shlex.split(asked.notify_command or "")),
+        notify_command=asked.notify_command,
         webhook=asked.notify_webhook or "",
         watch=line.show if line else None,
         say=line.say if line else live.plain,
@@ -134,6 +138,14 @@ def echo(limits: "Limits", prediction: "Prediction | None", *, verbose: bool) ->
     """Say the limits as they were understood, before anything starts: those that were set and the main ones, all of them in a dry run."""
     for name, origin in limits.origins:
         if verbose or origin != "default" or name in ("floor_bytes", "throttle_margin_bytes", "poll_ns", "grace_ns"):
-            print(f"brim: {name} = {text.limit(name, getattr(limits, name))} ({origin})", file=sys.stderr)
+            print(f"brim: {name} = {_effective(limits, name)} ({origin})", file=sys.stderr)
     if prediction is not None:
         print(f"brim: gate: {prediction.verdict}: {'; '.join(prediction.reasons)}", file=sys.stderr)
+
+
+def _effective(limits: "Limits", name: str) -> str:
+    """One limit as it holds: the default throttle margin is smaller under a memory budget."""
+    margins = dict.fromkeys(limits.margin(device) for device, _ in limits.memory_budgets)
+    if name != "throttle_margin_bytes" or set(margins) <= {limits.throttle_margin_bytes}:
+        return text.limit(name, getattr(limits, name))
+    return ", ".join(f"{text.limit(name, limits.margin(device))}{f' on {device}' if device else ''}" for device, _ in limits.memory_budgets)

@@ -5,7 +5,7 @@ import sys
 from brim import api, card_report, verbs
 from brim.cli import limits as bounds
 from brim.cli.run import add_gate, announce, artifact_of, echo, predict, watchers
-from brim.cli.words import Parser, answer, as_json, split_command, time
+from brim.cli.words import Parser, answer, as_json, command_line, split_command, time
 from brim.errors import Usage
 from brim.reports import evidence_documents, text
 from brim.units import format_ns
@@ -26,7 +26,9 @@ def _parser() -> Parser:
         "Run a command under the governor for so many hours, end it by checkpoint and stop, and say what that shows. Usage: brim soak --hours H [flags] -- COMMAND…",
     )
     parser.add_argument("--hours", type=float, required=True, metavar="H", help="how long; may be fractional")
-    parser.add_argument("--throughput-command", metavar="CMD", help="a command that prints a number (for a job without brim.client)")
+    parser.add_argument(
+        "--throughput-command", type=command_line, default=(), metavar="CMD", help="a command that prints a number (for a job without brim.client)"
+    )
     parser.add_argument("--throughput-every", type=time, default=60_000_000_000, metavar="TIME", help="how often it is run (default: 60s)")
     bounds.add(parser)
     add_gate(parser)
@@ -36,8 +38,6 @@ def _parser() -> Parser:
 
 def main(argv: list[str]) -> int:
     """Exit 0 when the time was reached; else as `brim run`: the child's own code where it ended before, 75 where it was stopped."""
-    import shlex
-
     own, command = split_command(argv)
     asked = _parser().parse_args(own)
     if not command:
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
         return 0
     more = announce(asked)
     more = more.replace(
-        watch=_Progress(limits.run_ns, more.watch), throughput=(tuple(shlex.split(asked.throughput_command or "")), asked.throughput_every)
+        watch=_Progress(limits.run_ns, more.watch), throughput=(asked.throughput_command, asked.throughput_every)
     )  # fmt: skip
     result = api.run(
         command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=more, probe=(api.machine(readings=asked.readings) if asked.readings else None), profile=profile,

@@ -80,6 +80,29 @@ def fraction(text: str) -> float:
     return value
 
 
+def command_line(text: str) -> tuple[str, ...]:
+    """An argument type: a command line, as its words."""
+    import shlex
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r} is no command line: {str(fault)[:1].lower()}{str(fault)[1:]}") from None
+
+
+def web_address(text: str) -> str:
+    """An argument type: an http or https address."""
+    from urllib.parse import urlsplit
+
+    try:
+        found = urlsplit(text)
+        if found.scheme in ("http", "https") and found.hostname and (found.port is None or found.port):
+            return text
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no web address: write https://host/path")
+
+
 def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
     """Our own words, and those behind the first `--`."""
     if "--" not in argv:
