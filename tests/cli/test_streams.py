@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.gguf_bytes import dense_llama, write_sparse
 
 JOB = ("run", "--json", "--", "sh", "-c", "echo ran >> ran; exit 7")
 
@@ -78,3 +79,13 @@ def test_a_full_disk_behind_stdout_is_said_once(tmp_path) -> None:
     assert found.returncode == 7
     assert found.stderr.count(b"brim: standard output: No space left on device; the job's output goes to its log alone") == 1
     assert (tmp_path / "kept" / "engine.log").read_bytes() == b"a\nb\n"
+
+
+def test_a_document_in_a_file_names_any_path(tmp_path) -> None:
+    """`preflight --out` writes valid JSON at a path that is no text, about a model whose path is none either."""
+    model, out = (os.path.join(str(tmp_path), name) for name in ("m\udcff.gguf", "o\udcff.json"))
+    write_sparse(model, *dense_llama(layers=4, width=512, heads=8, kv_heads=2, feed_forward=1024, vocab=1000))
+    found = shell(tmp_path, '"$@"', "preflight", model, "--out", out)
+    assert (found.returncode, found.stderr) == (0, b"")
+    with open(out, encoding="utf-8") as file:
+        assert json.load(file)["report_path"] == out

@@ -56,7 +56,7 @@ def _export(document: "dict[str, Any]", path: str | None) -> None:
         emit(document)
         return
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(document, file, indent=2, ensure_ascii=False)
     except OSError as fault:
         raise Unreadable(f"{path}: {fault.strerror}") from None

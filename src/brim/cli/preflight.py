@@ -80,7 +80,7 @@ def _write(path: str, document: "dict[str, object]") -> None:
 
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
+        with open(f"{path}.new", "w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(document, file, ensure_ascii=False, indent=2, sort_keys=True)
             file.write("\n")
         os.replace(f"{path}.new", path)
