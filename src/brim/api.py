@@ -3,7 +3,7 @@
 import os
 
 from brim.clock import SystemClock
-from brim.errors import Usage
+from brim.errors import Unreadable, Usage
 from brim.facts.device import Device
 from brim.sight import Probed as Probed
 from brim.sight import backend_word as backend_word
@@ -43,6 +43,8 @@ def read(model: str) -> "Checkpoint":
     """What the headers of the model say: a file or folder in any form that brim reads. Raises `Unreadable` or one `BadCheckpoint`."""
     from brim.checkpoint import open_checkpoint
 
+    if model.startswith(("hf:", "ollama:", "http://", "https://")) and not os.path.exists(model):
+        raise Unreadable(f"{model}: models by a hub's name or a URL are not supported yet", hint="Download it, and give the file.")
     return open_checkpoint(model, _header_memory(os.environ))
 
 
@@ -342,8 +344,6 @@ def run_folder(run: str) -> str:
 def report(run: str) -> "dict[str, Any]":
     """The `brim.run/1` document of a run. `Unreadable` where there is none or it is no JSON."""
     import json
-
-    from brim.errors import Unreadable
 
     path = os.path.join(run_folder(run), "report.json")
     try:

@@ -45,7 +45,7 @@ def read(source: "Source", folder: "str | None" = None, memory: "str | None" = N
 
     if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5":
         raise torch_zip.refuse_pickle(source.name)
-    text = head.lstrip()
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] == b"{" and not safetensors.looks_like(head, source.size):
         return _json(source, folder)
     if safetensors.looks_like(head, source.size) or source.name.endswith(".safetensors"):

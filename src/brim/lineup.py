@@ -51,6 +51,8 @@ def parse(word: str) -> Wanted:
     if not colon:
         return Wanted(word=word, backend=backend)
     if tail.isascii() and tail.isdigit():
+        if backend == "cpu" and tail.strip("0"):
+            raise Usage(f"--device {word!r}: there is one host", hint="Give cpu, or a size with its unit: cpu:64GiB.")
         return Wanted(word=word, backend=backend, index=int(tail))
     try:
         size = parse_size(tail)

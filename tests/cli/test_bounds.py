@@ -1,6 +1,7 @@
 """Numbers, words and files that cannot be meant end with one sentence and the right exit code."""
 
 import json
+import os
 
 import pytest
 
@@ -85,3 +86,67 @@ def test_deeply_nested_calibration_is_no_calibration(tmp_path, capsys) -> None:
     path.write_text("[" * 200_000)
     assert main(["calibration", "import", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--main-gpu", "7", "--split-mode", "none"),
+        ("--draft-model", "/nope"),
+        ("--mmproj", "/nope"),
+        ("--lora", "/nope"),
+    ],
+)
+def test_what_is_not_there_is_refused(model, words, capsys) -> None:
+    """A card or a companion file that does not exist: exit 2, and its number or path is named."""
+    assert main(["fit", model, "--device", "cuda:24GiB", *words]) == 2
+    assert words[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--workers", "-1"), ("--eval-batch", "0"), ("--trainable-layers", "-1"), ("--ranks", "99999999999")])
+def test_a_step_that_cannot_be_meant_is_refused(tmp_path, words, capsys) -> None:
+    """The numbers of a training step."""
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert main(["fit", str(tmp_path), "--train", "lora", *DEVICE, *words]) == 2
+    assert words[0] in capsys.readouterr().err
+    assert main(["fit", str(tmp_path), "--train", "lora", *DEVICE]) in (0, 3)
+
+
+@pytest.mark.parametrize("words", [("--kept", "5/1"), ("--overhead", "nan")])
+def test_a_compressed_class_is_checked_without_its_bits(words, capsys) -> None:
+    """`--kept` and `--overhead` alone are read too."""
+    assert main(["preflight", "--params", "1e9", *DEVICE, *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["hf:org/name", "ollama:llama3", "http://127.0.0.1/x.gguf", "https://127.0.0.1/x.gguf"])
+def test_a_model_from_afar_is_not_supported_yet(name, capsys) -> None:
+    """One sentence, exit 2."""
+    assert main(["fit", name, *DEVICE]) == 2
+    assert "not supported yet" in capsys.readouterr().err
+
+
+def test_there_is_one_host(model, capsys) -> None:
+    """`cpu:1` names no device."""
+    assert main(["fit", model, "--device", "cpu:1"]) == 2
+    assert "cpu:1" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+def test_a_fifo_is_no_configuration(tmp_path, capsys) -> None:
+    """It is refused at once and not waited for."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    assert main(["fit", "--config", str(path), *DEVICE]) == 5
+    assert "no regular file" in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path) -> None:
+    """A shape file that begins with U+FEFF is read."""
+    path = tmp_path / "marked.json"
+    path.write_text(json.dumps(shape("llama", 2)), encoding="utf-8-sig")
+    assert main(["fit", str(path), *DEVICE]) == 0

@@ -3,7 +3,7 @@
 import sys
 
 from brim import api
-from brim.cli.words import Parser, emit, fraction, split_command
+from brim.cli.words import Parser, count, emit, fraction, split_command
 from brim.errors import CannotTell, Refused, Usage
 from brim.facts.training import OPTIMIZERS as OPTIMIZER_NAMES
 from brim.facts.training import TrainWorkload
@@ -67,7 +67,7 @@ def add_training(parser: Parser) -> None:
     group.add_argument("--offload", metavar="WHAT", help="none (default), optimizer, all or nvme")
     group.add_argument("--compile", dest="compiled", action="store_const", const=True, help="torch.compile")
     group.add_argument("--fused-backward", action="store_const", const=True, help="the optimiser steps inside backward")
-    group.add_argument("--eval-batch", dest="evaluation_batch", type=whole, metavar="N", help="evaluation batch (default: no evaluation)")
+    group.add_argument("--eval-batch", dest="evaluation_batch", type=count, metavar="N", help="evaluation batch (default: no evaluation)")
     group.add_argument("--workers", type=whole, metavar="N", help="loader workers a card (default 0)")
 
 

@@ -1,11 +1,12 @@
 """The flags of a llama.cpp workload and of the devices, in the engine's own long words; words in, values out."""
 
 import argparse
+import os
 
 from brim.cli.words import Parser, count, fraction
 from brim.engines.llama_cpp import NEWEST_BUILD
 from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
-from brim.errors import CannotTell, Usage
+from brim.errors import CannotTell, Unreadable, Usage
 from brim.facts.workload import LlamaWorkload
 
 TYPE_CHECKING = False
@@ -175,7 +176,16 @@ def workload(asked: "Namespace") -> LlamaWorkload:
         if program not in PROGRAMS and program not in ROWS:
             raise Usage(f"--program {program!r}: no program of llama.cpp", hint=f"Known: {', '.join(sorted({*PROGRAMS, *ROWS}))}.")
     _check_words(given)
+    _check_companions(given)
     return build(**given)
+
+
+def _check_companions(given: "dict[str, Any]") -> None:
+    """The files beside the model are there, unless they are named by a hub or a URL."""
+    for flag, paths in (("--draft-model", (given.get("draft_model"),)), ("--mmproj", (given.get("mmproj"),)), ("--lora", given.get("lora", ()))):
+        for path in paths:
+            if path is not None and not path.startswith(("hf:", "ollama:", "http://", "https://")) and not os.path.exists(path):
+                raise Unreadable(f"{flag} {path}: no such file")
 
 
 def _check_words(given: "dict[str, Any]") -> None:

@@ -26,11 +26,13 @@ def parameters(text: str) -> int:
 
 
 def _compressed(asked: "Namespace") -> Compressed | None:
-    if asked.bits is None:
-        return None
     kept, _, of = (asked.kept or "1/1").partition("/")
     if not (kept.isdigit() and of.isdigit()) or not 0 < int(kept) <= int(of):
         raise Usage(f"--kept {asked.kept}: write a share such as 4/8")
+    if asked.bits is None:
+        if not 0 <= asked.overhead <= 10:
+            raise Usage(f"--overhead {asked.overhead:g} is outside 0…10")
+        return None
     if not 0 < asked.bits <= 32 or not 0 <= asked.overhead <= 10:
         raise Usage(f"--bits-per-parameter {asked.bits:g} and --overhead {asked.overhead:g} are outside 0…32 and 0…10")
     return Compressed(bits=asked.bits, kept=int(kept), of=int(of), overhead=asked.overhead)

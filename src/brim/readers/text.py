@@ -52,7 +52,7 @@ def decode_json(name: str, raw: bytes) -> "Any":
         raise BadHeader(f"{name}: {word} is no JSON number")
 
     try:
-        document = json.loads(raw.decode(), object_pairs_hook=pairs, parse_int=whole, parse_constant=constant)
+        document = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=pairs, parse_int=whole, parse_constant=constant)
     except UnicodeDecodeError:
         raise BadHeader(f"{name}: is not UTF-8") from None
     except RecursionError:

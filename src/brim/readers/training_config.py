@@ -3,7 +3,10 @@
 YAML needs PyYAML (`pip install brim[yaml]`), which is imported only when such a file is read; its safe loader makes no objects.
 """
 
-from brim.errors import BadHeader, EmptyFile, TooLarge, Unreadable, Usage
+import os
+import stat
+
+from brim.errors import BadHeader, EmptyFile, NotARegularFile, TooLarge, Unreadable, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,10 +18,12 @@ MOST_BYTES = 1 << 20
 def read_document(path: str) -> "dict[str, Any]":
     """The file's mapping. `Unreadable`, `EmptyFile`, `TooLarge` or `BadHeader` names the file; `Usage` where PyYAML is not there."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a FIFO would make us wait for whoever writes to it
+            raise NotARegularFile(f"{path}: is no regular file")
         with open(path, "rb") as file:
             raw = file.read(MOST_BYTES + 1)
-    except OSError as fault:
-        raise Unreadable(f"{path}: {fault.strerror or fault}") from None
+    except (OSError, ValueError) as fault:
+        raise Unreadable(f"{path}: {getattr(fault, 'strerror', None) or fault}") from None
     if not raw.strip():
         raise EmptyFile(f"{path} is empty")
     if len(raw) > MOST_BYTES:

@@ -7,6 +7,7 @@ ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
 from bisect import bisect_right
 
 from brim.engines.llama_cpp.hparams import Hparams
+from brim.errors import Usage
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes, ggml_tensor_bytes
 from brim.facts.workload import LlamaWorkload
@@ -57,6 +58,8 @@ def accelerators(workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]") -> 
     gpus = tuple(device for device in devices if device.backend not in ("cpu", "host"))
     if workload.split_mode == "none" and gpus:
         chosen = workload.main_gpu or 0
+        if chosen >= len(gpus):
+            raise Usage(f"--main-gpu {chosen}: there are {len(gpus)} card(s), counted from 0")
         return gpus[chosen : chosen + 1] or gpus[:1]
     return gpus
 

@@ -17,6 +17,7 @@ _WORDS = (
     ("sharding", "--sharding", training.SHARDINGS),
     ("offload", "--offload", training.OFFLOADS),
 )
+MOST_RANKS = 1 << 20
 
 
 def check(w: "TrainWorkload") -> None:
@@ -35,6 +36,11 @@ def check(w: "TrainWorkload") -> None:
     ):
         if getattr(w, field) < 1:
             raise Usage(f"{flag} {getattr(w, field)} is not above zero", hint="Give a whole number above zero.")
+    for field, flag, least in (("workers", "--workers", 0), ("trainable_layers", "--trainable-layers", 0)):
+        if getattr(w, field) < least:
+            raise Usage(f"{flag} {getattr(w, field)} is below {least}", hint="Give a whole number.")
+    if w.ranks > MOST_RANKS:
+        raise Usage(f"--ranks {w.ranks} is more cards than any step shares ({MOST_RANKS})")
     if w.base and w.base not in training.BASES:
         raise Usage(f"--base {w.base}: brim knows {', '.join(training.BASES)}")
     if w.adapter and w.adapter not in ("fp32", "bf16", "fp16"):
