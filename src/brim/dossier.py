@@ -8,6 +8,7 @@ from brim.errors import BrimError, BrokenJournal, Unreadable
 from brim.facts.evidence import Comparison, Evidence
 from brim.facts.settings import FLOOR_BYTES
 from brim.journal import blocks, store
+from brim.records import report_digest
 from brim.stores import digest
 from brim.values import Missing, Record
 
@@ -86,7 +87,10 @@ def verified(folder: str) -> tuple[str, int, str]:
 
 
 def papers(folder: str, report: "Mapping[str, Any] | None", lines: "Iterable[Line]") -> list[str]:
-    """What in the folder's papers is not what the chain says: plan.json by its SHA-256, the report's end and peaks by their values."""
+    """What in the folder's papers is not what the chain says: plan.json and the report by their SHA-256, the report's end and peaks by their values.
+
+    Not covered: what a profile adds to a report afterwards (`profile`, `watchdog`), which repeats lines of the chain.
+    """
     said = {line.kind: body_of(line) for line in reversed(tuple(lines)) if line.kind in ("gate", "child_end", "end")}
     wrong = []
     digest_then = said.get("gate", {}).get("plan_sha256")
@@ -96,6 +100,9 @@ def papers(folder: str, report: "Mapping[str, Any] | None", lines: "Iterable[Lin
     for kind, key in pairs if report is not None else ():
         if key in said.get(kind, {}) and said[kind][key] != report.get(key):  # type: ignore[union-attr]
             wrong.append(f"{os.path.join(folder, 'report.json')}: {key} is {report.get(key)!r}, and the journal says {said[kind][key]!r}")  # type: ignore[union-attr]
+    told = said.get("end", {}).get("report_sha256")
+    if report is not None and told and report_digest(report) != told and not wrong:
+        wrong.append(f"{os.path.join(folder, 'report.json')}: was altered: it is not the report whose SHA-256 the end record holds")
     return wrong
 
 

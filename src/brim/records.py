@@ -54,6 +54,18 @@ def canonical(body: "Mapping[str, Any]") -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
+# What is written into a report after the end record: the chain's head, and what a profile adds from the lines of the chain.
+LATER = ("journal_head", "profile", "watchdog")
+
+
+def report_digest(report: "Mapping[str, Any]") -> str:
+    """SHA-256 (hex) of a report's canonical form without what is written `LATER`; the same for the report as it was made and as it is read back."""
+    import json
+
+    as_read = json.loads(canonical(report))
+    return sha256(canonical({key: value for key, value in as_read.items() if key not in LATER}).encode()).hexdigest()
+
+
 def link(previous: bytes, seq: int, at_ns: int, wall_ns: int, kind: str, body: str) -> bytes:
     """The hash of one line. Lengths stand before texts, so that no two different lines have the same bytes."""
     digest = sha256(previous)

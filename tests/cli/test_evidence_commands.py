@@ -215,6 +215,43 @@ def test_a_finished_run_that_was_cut(brim, tmp_path) -> None:
     assert brim("verify", str(run)).returncode == 0  # a page made of a run that is going says nothing of its end
 
 
+def leaves(value: object, path: "tuple[object, ...]" = ()) -> "list[tuple[object, ...]]":
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [leaf for key, item in items for leaf in leaves(item, (*path, key))] or [path]
+
+
+@pytest.mark.system
+def test_every_leaf_of_a_report(brim, tmp_path) -> None:
+    """Any value of report.json that is altered, and any that is removed or added, is found."""
+    from brim import api
+    from brim.errors import BrokenJournal
+
+    assert brim("run", "--run-dir", "one", "--max-temp", "80", "--", "true", "\udce9 \u00e9").returncode == 0
+    path = tmp_path / "one" / "report.json"
+    whole = json.loads(path.read_text())
+    assert api.verify(str(tmp_path / "one"))[1] > 3
+    tried = leaves(whole)
+    assert len(tried) > 60
+    for leaf in tried:
+        for change in ("altered", "removed"):
+            report = json.loads(json.dumps(whole))
+            inner = report
+            for key in leaf[:-1]:
+                inner = inner[key]
+            if change == "removed":
+                del inner[leaf[-1]]
+            else:
+                inner[leaf[-1]] = 987654 if inner[leaf[-1]] != 987654 else 1
+            path.write_text(json.dumps(report))
+            with pytest.raises(BrokenJournal, match="report"):
+                api.verify(str(tmp_path / "one"))
+    path.write_text(json.dumps({**whole, "more": 1}))
+    with pytest.raises(BrokenJournal, match="report"):
+        api.verify(str(tmp_path / "one"))
+    path.write_text(json.dumps(whole))
+    assert api.verify(str(tmp_path / "one"))
+
+
 @pytest.mark.system
 def test_papers_nested_without_end(brim, tmp_path) -> None:
     """A paper of a hundred thousand brackets is one sentence."""
