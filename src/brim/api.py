@@ -343,18 +343,21 @@ def run_folder(run: str) -> str:
 
 def report(run: str) -> "dict[str, Any]":
     """The `brim.run/1` document of a run. `Unreadable` where there is none or it is no JSON."""
+    return run_document(run_folder(run), "report.json", "brim.run/1", "no report here", "Name a run folder, or one of the runs in the state folder.")
+
+
+def run_document(folder: str, name: str, schema: str, absent: str, hint: str) -> "dict[str, Any]":
+    """One of the documents in a run folder. `Unreadable` says `absent` where it is not there or no JSON, and names the schema where it is another document."""
     import json
 
-    path = os.path.join(run_folder(run), "report.json")
+    path = os.path.join(folder, name)
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
     except (OSError, ValueError, RecursionError) as fault:
-        raise Unreadable(
-            f"{path}: no report here: {getattr(fault, 'strerror', None) or fault}", hint="Name a run folder, or one of the runs in the state folder."
-        ) from None
-    if not isinstance(found, dict) or found.get("schema") != "brim.run/1":
-        raise Unreadable(f"{path}: is no brim.run/1 document")
+        raise Unreadable(f"{path}: {absent}: {getattr(fault, 'strerror', None) or fault}", hint=hint) from None
+    if not isinstance(found, dict) or found.get("schema") != schema:
+        raise Unreadable(f"{path}: is no {schema} document")
     return found
 
 

@@ -89,14 +89,4 @@ def _carries(pid: int, mark: bytes) -> bool:
 
 def resume_document(folder: str) -> "dict[str, Any]":
     """The `brim.resume/1` document of a run. `Unreadable` where there is none or it is no JSON."""
-    path = os.path.join(folder, "resume.json")
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError) as fault:
-        raise Unreadable(
-            f"{path}: nothing to resume here: {getattr(fault, 'strerror', None) or fault}", hint="Name a run folder (brim runs lists them)."
-        ) from None
-    if not isinstance(found, dict) or found.get("schema") != "brim.resume/1":
-        raise Unreadable(f"{path}: is no brim.resume/1 document")
-    return found
+    return api.run_document(folder, "resume.json", "brim.resume/1", "nothing to resume here", "Name a run folder (brim runs lists them).")

@@ -180,3 +180,25 @@ def test_a_guess_saves_prices_and_cannot_change_the_answer(limit: int, count: in
     assert highest(fits, count, lambda low, high: limit - 1) == (None if expected < 0 else expected)
     if 0 < limit < count:
         assert len(set(asked)) <= 4 + LOOK_AHEAD
+
+
+def test_a_reports_total_sets_only_the_hosts_parts_against_the_hosts_memory() -> None:
+    """What lies on a card is no part of what the process tree held: the total row compares the host with the host."""
+    from brim.facts.process import Ending
+    from brim.prediction import Prediction
+    from brim.reports.documents import _compare
+
+    on_both = Plan(
+        engine="e",
+        engine_version="1",
+        parts=tuple(
+            Part(name="weights", device=where, bytes=Span(low=n, likely=n, high=n), rule="r", source="s") for where, n in (("cuda:0", 900), ("cpu", 100))
+        ),
+        workload={},
+    )
+    answer = Prediction(
+        checkpoint=checkpoint(**SMALL), plan=on_both, gate=judge(on_both, ()), max_ctx=None, max_ctx_is_trained=False, suggestions=(), caveats=()
+    )
+    seen = {"status": 0, "by": "child", "reason": "", "peak_held_bytes": 70, "peak_mapped_bytes": 40, "lowest_free_bytes": 1, "level_ns": {}, "looks": 1}
+    row = _compare(answer, Ending(**seen), [])[-1]
+    assert (row["part"], row["predicted_bytes"], row["measured_bytes"], row["difference_bytes"]) == ("total", 100, 110, 10)

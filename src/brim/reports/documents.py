@@ -173,7 +173,7 @@ def _checkpoint(last: "Checkpointed | None") -> "dict[str, Any]":
 
 
 def _compare(answer: "Prediction", ending: "Ending", measured: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
-    """Part by part where the engine says it, and in total against what the process tree held and mapped."""
+    """Part by part where the engine says it, and the host's parts together against what the process tree held and mapped on the host."""
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(part.name for part in answer.plan.parts):
         predicted = sum(part.bytes.likely for part in answer.plan.parts if part.name == name)
@@ -181,7 +181,12 @@ def _compare(answer: "Prediction", ending: "Ending", measured: "list[dict[str, A
     held, mapped = ending.peak_held_bytes, ending.peak_mapped_bytes
     seen = [] if isinstance(held, Missing) or isinstance(mapped, Missing) else [held + mapped]
     rows.append(
-        _row("total", answer.plan.total().likely, seen, "peak anonymous and shared + peak mapped memory of the process tree (programs and libraries included)")
+        _row(
+            "total",
+            answer.plan.on("cpu").likely,
+            seen,
+            "the host: peak anonymous and shared + peak mapped memory of the process tree (programs and libraries included)",
+        )
     )
     return rows
 
