@@ -78,6 +78,42 @@ def parsed(change: str) -> "tuple[list[re.Pattern[str]], list[str]]":
     return old, new
 
 
+# Options whose number is what a workload holds memory for (by a word of their name, or in full): a greater one is a larger workload in every engine that brim knows.
+_LARGER = ("batch", "ctx", "context", "seq", "length", "slots", "parallel", "ngl", "gpu-layers")
+_LARGER_IN_FULL = ("-c", "-b", "-ub", "-np", "-bs")
+_SMALLER = ("accum", "tensor-parallel", "pipeline-parallel", "data-parallel", "no-")
+
+
+def apply_here(command: "tuple[str, ...]", change: str) -> tuple[str, ...]:
+    """The command that a change would make after a memory failure, looked at before the start: `Usage` where it does not apply, or makes the workload larger.
+
+    Larger is known where only numbers differ, none of them falls, and one belongs to an option for a batch, a context, a length or a number of slots. Not covered: other
+    options and other words, whose meaning only the job knows.
+    """
+    after = changed(command, change)
+    if len(after) == len(command):
+        steps = [_step(command, after, at) for at in range(len(command)) if command[at] != after[at]]
+        if steps and all(step is not None and step[1] > 0 for step in steps) and any(step is not None and _holds_memory(step[0]) for step in steps):
+            raise Usage(f"--on-oom {change!r} makes the workload larger: {shlex.join(after)}", hint="After a memory failure it has to be smaller.")
+    return after
+
+
+def _step(before: "tuple[str, ...]", after: "tuple[str, ...]", at: int) -> "tuple[str, float] | None":
+    """(option, difference) where one argument differs in its number alone (`8`, or `--batch=8`); None for any other difference."""
+    old, new = (words[at].rpartition("=") for words in (before, after))
+    if old[0] != new[0]:
+        return None
+    try:
+        return old[0] or (before[at - 1] if at else ""), float(new[2]) - float(old[2])
+    except ValueError:
+        return None
+
+
+def _holds_memory(option: str) -> bool:
+    word = option.lower().replace("_", "-")
+    return word in _LARGER_IN_FULL or (any(name in word for name in _LARGER) and not any(name in word for name in _SMALLER))
+
+
 def plan(
     document: "Mapping[str, Any]",
     here: "Mapping[str, str]",

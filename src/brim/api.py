@@ -288,6 +288,10 @@ def run(
     from brim.facts.extras import Extras
     from brim.launch import run as launch
 
+    if limits.on_oom:
+        from brim.again import apply_here
+
+        apply_here(tuple(command), limits.on_oom)
     folder, extras = run_dir or default_run_dir(), extras or Extras()
     if profile is not None:
         from brim.profiled import ArtifactWatch, gates
@@ -307,14 +311,13 @@ def run(
 
 def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | None", prediction: "Prediction | None") -> "Mapping[str, Any]":
     """Learn from the run, and give its report with the profile's part and the HTML page beside it; what cannot be written costs one line on stderr, never the run's code."""
-    import sys
-
+    from brim.actions.notify import to_stderr
     from brim.profiled import complete
 
     try:
         return complete(folder, report, profile, prediction)
     except Exception as fault:  # noqa: BLE001 - a page must never change what a run ends with
-        print(f"brim: the run's pages are not complete: {fault}", file=sys.stderr)
+        to_stderr(f"the run's pages are not complete: {fault}")
         return report
 
 

@@ -2,10 +2,10 @@
 
 import json
 import os
-import sys
 import threading
 
 from brim.actions.files import write_atomically
+from brim.actions.notify import to_stderr
 from brim.governor import Ending, checkpoint_of
 from brim.journal.store import Journal
 from brim.records import report_digest
@@ -118,7 +118,7 @@ class Book:
         try:
             write_atomically(os.path.join(self.run_dir, name), text, mode=mode)
         except OSError as fault:
-            print(f"brim: {name} could not be written: {fault.strerror}", file=sys.stderr)
+            to_stderr(f"{name} could not be written: {fault.strerror}")
 
 
 def _safe(environ: "dict[str, str]") -> "dict[str, str]":

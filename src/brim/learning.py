@@ -105,6 +105,7 @@ def remember(prediction: "Prediction", report: "Mapping[str, Any]", peaks: "Mapp
     """`learn_from` after a run of ours; a store that cannot be written costs one line on stderr, never the run."""
     from datetime import UTC, datetime
 
+    from brim.actions.notify import to_stderr
     from brim.clock import SystemClock
     from brim.errors import BrimError
 
@@ -114,7 +115,7 @@ def remember(prediction: "Prediction", report: "Mapping[str, Any]", peaks: "Mapp
     try:
         learn_from(prediction, report, bare=prediction.bare, at=at, peaks=peaks, foreign=foreign)
     except (BrimError, OSError) as fault:
-        print(f"brim: what this run taught could not be kept: {fault}", file=sys.stderr)
+        to_stderr(f"what this run taught could not be kept: {fault}")
 
 
 def _add(document: "dict[str, Any]", found: "Sequence[Observation]") -> None:

@@ -1,11 +1,15 @@
 """The commands around a governed run: what they print, their documents, their codes."""
 
 import json
+import os
+import subprocess
+import sys
 
 import jsonschema
 import pytest
 
 from brim.reports.schemas import SCHEMAS
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.system
 
@@ -68,7 +72,7 @@ def test_a_bad_variable_is_named(brim) -> None:
 def test_every_limit_has_its_variable(brim) -> None:
     """The switches, the choice and the change have one too, below their flags."""
     env = {"BRIM_ON_UNKNOWN": "stop", "BRIM_REQUIRE_TELEMETRY": "yes", "BRIM_DIE_WITH_ME": "0", "BRIM_ON_OOM": "s/8/4/"}
-    done = brim("run", "--dry-run", "--on-unknown", "checkpoint", "--", "true", env=env)
+    done = brim("run", "--dry-run", "--on-unknown", "checkpoint", "--", "echo", "8", env=env)
     assert done.returncode == 0
     for line in ("on_unknown = checkpoint (flag --on-unknown)", "require_telemetry = yes (environment BRIM_REQUIRE_TELEMETRY)",
                  "die_with_me = no (environment BRIM_DIE_WITH_ME)", "on_oom = s/8/4/ (environment BRIM_ON_OOM)"):  # fmt: skip
@@ -89,6 +93,60 @@ def test_a_named_device_that_is_not_here_is_unknown_and_said(brim, tmp_path, wor
     assert refused.returncode == 4
     assert "telemetry is required, and cuda:7 does not tell" in refused.stderr
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("s/--batch 16/--batch 4/", "changes nothing in: true --batch 8 --accum=1 --name a8"),
+        ("s/--batch 8/--batch 16/", "makes the workload larger: true --batch 16 --accum=1 --name a8"),
+        ("s/--batch 8/--batch 4/", ""),
+        ("s/--accum=1/--accum=2/", ""),  # more accumulation is no larger batch
+        ("s/a8/a9/", ""),  # what a word means only the job knows
+    ],
+)
+def test_a_change_for_a_memory_failure_is_looked_at_before_the_start(brim, tmp_path, change, said) -> None:
+    """`--on-oom` that does not apply to this command, or makes it larger, is a usage error of the launch, also of a dry run and by its variable; nothing is started."""
+    job = ("--", "true", "--batch", "8", "--accum=1", "--name", "a8")
+    for words, env in (((), {"BRIM_ON_OOM": change}), (("--on-oom", change, "--dry-run"), {}), (("--on-oom", change), {})):
+        done = brim("run", *words, *job, env=env)
+        assert (done.returncode, said in done.stderr) == (2 if said else 0, True), done.stderr
+        assert done.stderr.count("\n") < 4 or not said
+
+
+def test_an_explicit_margin_is_as_set(brim) -> None:
+    """`--throttle-margin 2GiB` is the default's number, and yet what was asked for: only a default is scaled down under a memory budget."""
+    for words, shown in (
+        ((), "512.00 MiB (default)"),
+        (("--throttle-margin", "2GiB"), "2.00 GiB (flag --throttle-margin)"),
+        (("--throttle-margin", "1GiB"), "1.00 GiB"),
+    ):
+        done = brim("run", "--dry-run", "--memory-budget", "4GiB", *words, "--", "true")
+        assert f"throttle_margin_bytes = {shown}" in done.stderr, done.stderr
+
+
+def test_a_dead_stderr_stops_no_run_of_a_program(tmp_path) -> None:
+    """`brim.run` in a program whose stderr is closed, or goes nowhere: papers that cannot be written are said to nobody, and the job's code comes back."""
+    code = (
+        "import os, sys, brim\nfrom brim.facts.settings import limits\nbroken = os.pipe(); os.close(broken[0]); os.dup2(broken[1], 2)\n"
+        "if sys.argv[2] == 'closed': os.close(2); sys.stderr = None\n"
+        "found = brim.run(['sh', '-c', 'rm -rf \"$0\"; exit 7', sys.argv[1]], limits(), run_dir=sys.argv[1])\nprint(found.exit_code)\n"
+    )
+    for how in ("pipe", "closed"):
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state")}
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / how), how], env=env, stdout=subprocess.PIPE, text=True, check=False, timeout=60)
+        assert done.stdout == "7\n", (how, done)
+
+
+def test_a_soak_whose_folder_is_gone_keeps_the_jobs_code(brim, tmp_path) -> None:
+    """Claims that cannot be read are said on stderr; the exit code is the job's, and the document says null."""
+    words = ("soak", "--hours", "1", "--run-dir", str(tmp_path / "run"), "--json", "--", "sh", "-c", f"rm -rf '{tmp_path / 'run'}'; exit 7")
+    done = brim(*words)
+    assert done.returncode == 7, done.stderr
+    assert "brim: no claims: " in done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, SCHEMAS["soak"])
+    assert (document["exit_code"], document["claims"]) == (7, None)
 
 
 def test_top_and_resume_of_a_run_that_has_ended(brim, tmp_path) -> None:

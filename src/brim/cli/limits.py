@@ -173,6 +173,18 @@ _WORDS: "dict[str, tuple[str, Callable[[str], object]]]" = {
 }
 
 
+def check_change(limits: Limits, command: "list[str]") -> None:
+    """See before the start that the change for a memory failure applies to this command and does not make it larger. `Usage` names where the change came from."""
+    if not limits.on_oom:
+        return
+    from brim.again import apply_here
+
+    try:
+        apply_here(tuple(command), limits.on_oom)
+    except Usage as fault:
+        raise Usage(f"on_oom ({dict(limits.origins).get('on_oom', 'flag --on-oom')}): {fault}", hint=fault.hint) from None
+
+
 def from_profile(profile: "Profile") -> "dict[str, object]":
     """The limits that a profile gives, by the names of `Limits`. A floor that its watchdog's rule gives is one for the launch: the job's own memory counts towards it."""
     found: dict[str, object] = {}

@@ -65,6 +65,7 @@ def main(argv: list[str]) -> int:
         raise Usage("run: no command was given", hint="Write it behind --: brim run --memory-budget 8GiB -- python train.py")
     profile = card_report.load_profile(asked.profile) if asked.profile else None
     limits = bounds.read(asked, profile=profile)
+    bounds.check_change(limits, command)
     prediction = predict(asked, command, limits)
     echo(limits, prediction, verbose=asked.dry_run)
     if asked.dry_run:

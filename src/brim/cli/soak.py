@@ -6,7 +6,7 @@ from brim import api, card_report, verbs
 from brim.cli import limits as bounds
 from brim.cli.run import add_gate, announce, artifact_of, echo, predict, watchers
 from brim.cli.words import Parser, answer, as_json, command_line, split_command, time
-from brim.errors import Usage
+from brim.errors import BrimError, Usage
 from brim.reports import evidence_documents, text
 from brim.units import format_ns
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from brim.facts.profile import Profile
     from brim.facts.settings import Limits
 
 HOUR_NS = 3_600_000_000_000
@@ -46,6 +47,7 @@ def main(argv: list[str]) -> int:
         raise Usage(f"soak: --hours {asked.hours:g} is no length of a soak")
     profile = card_report.load_profile(asked.profile) if asked.profile else None
     limits = bounds.read(asked, profile=profile, run_ns=round(asked.hours * HOUR_NS))
+    bounds.check_change(limits, command)
     prediction = predict(asked, command, limits)
     echo(limits, prediction, verbose=asked.dry_run)
     if asked.dry_run:
@@ -60,12 +62,21 @@ def main(argv: list[str]) -> int:
         artifact=artifact_of(asked, profile, prediction),
     )  # fmt: skip
     print(text.ended(dict(result.report)), file=sys.stderr)
-    document = verbs.claims(result.run_dir, profile)
+    document, shown = _claims(result.run_dir, profile)
     if asked.json:
         answer(as_json({"schema": "brim.soak/1", "exit_code": result.exit_code, "report": result.report, "claims": document}))
-    else:
-        answer(evidence_documents.evidence_text(verbs.evidence_of(result.run_dir)) + "\n\n" + evidence_documents.claims_text(document))
+    elif document is not None:
+        answer(f"{shown}\n\n{evidence_documents.claims_text(document)}")
     return result.exit_code
+
+
+def _claims(run_dir: str, profile: "Profile | None") -> "tuple[dict[str, Any] | None, str]":
+    """The run's claims and its evidence in words; none, and a word why on stderr, where its folder cannot be read: the job's own code stands all the same."""
+    try:
+        return verbs.claims(run_dir, profile), evidence_documents.evidence_text(verbs.evidence_of(run_dir))
+    except BrimError as fault:
+        print(f"brim: no claims: {fault}", file=sys.stderr)
+        return None, ""
 
 
 class _Progress:

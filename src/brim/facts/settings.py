@@ -70,9 +70,12 @@ class Limits(Record):
         return whole
 
     def margin(self, device: str) -> int:
-        """The throttle margin in bytes: as set; the default of 2 GiB is at most an eighth of a memory budget."""
+        """The throttle margin in bytes: as set (also where 2 GiB was asked for by name); the default of 2 GiB is at most an eighth of a memory budget."""
         budget = self.budget(device)
-        return self.throttle_margin_bytes if budget is None or self.throttle_margin_bytes != MARGIN_BYTES else min(MARGIN_BYTES, budget // 8)
+        if budget is None or self.throttle_margin_bytes != MARGIN_BYTES:
+            return self.throttle_margin_bytes
+        asked = any(name == "throttle_margin_bytes" and origin != "default" for name, origin in self.origins)
+        return MARGIN_BYTES if asked else min(MARGIN_BYTES, budget // 8)
 
     def governs(self, device: str) -> bool:
         """Is this device governed? All of them where none was named, and each that has a budget; a backend's word (`cuda`) means all devices of that backend."""

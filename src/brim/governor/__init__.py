@@ -1,8 +1,7 @@
 """Read, decide, record, look again, act, record, sleep: one screen, in that order; the record precedes the act, but no stop waits on a disk."""
 
-import sys
-
 from brim import policy
+from brim.actions.notify import to_stderr
 from brim.facts.look import GONE
 from brim.facts.process import Checkpointed, Ending
 from brim.governor.eyes import Eyes
@@ -46,6 +45,7 @@ __all__ = ["Ending", "Eyes", "Governor", "Hands"]
 
 RECORD_DEADLINE_NS = 50_000_000  # a stop never waits longer than this for its record
 GIVE_UP_KILLS = 60
+CROSSED_NS = 100_000_000  # the kernel tells of a threshold before our own count shows it: look once more, soon, also where the job grows no further
 # A list of processes is no snapshot (one may fork behind the place that is being read and then end): nobody is left when two lists in a row say so.
 ALONE_LOOKS = 2
 
@@ -112,7 +112,8 @@ class Governor:
                 return self._ended(-9 if status is None else status, state)
             if status is not None:
                 self._wakes.forget(self._job.pidfd)  # it stays readable from now on
-            wakes = self._wakes.wait(decision.next_look_ns if status is None else min(decision.next_look_ns, 5_000_000 if alone else 50_000_000))
+            ahead = min(decision.next_look_ns, CROSSED_NS) if any(name.startswith("threshold") for name in wakes) else decision.next_look_ns
+            wakes = self._wakes.wait(ahead if status is None else min(ahead, 5_000_000 if alone else 50_000_000))
 
     def _ask_anew(self, wakes: tuple[str, ...], state: "State") -> None:
         """A threshold of the kernel was crossed without a limit being passed: set it where the limit is now."""
@@ -180,7 +181,7 @@ class Governor:
         if not wait:
             self._journal.append(kind, body, durable=False)
         elif not self._journal.append(kind, body, deadline_ns=RECORD_DEADLINE_NS):
-            print(f"brim: the journal did not take the record {kind} {body} in {RECORD_DEADLINE_NS // 10**6} ms; going on without it", file=sys.stderr)
+            to_stderr(f"the journal did not take the record {kind} {body} in {RECORD_DEADLINE_NS // 10**6} ms; going on without it")
             self._journal.append(kind, {**body, "late": True}, durable=False)
 
     def _ended(self, status: int, state: "State") -> Ending:

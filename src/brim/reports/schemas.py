@@ -377,6 +377,7 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "resumed_run": _TEXT,
         },
     ),
+    "soak": _document("brim.soak/1", {"exit_code": {"type": "integer"}, "report": {"type": "object"}, "claims": {"type": ["object", "null"]}}),
     "verify": _document(
         "brim.verify/1",
         {
