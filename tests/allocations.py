@@ -94,13 +94,13 @@ def reserved():
         made = checkpoint_of("models", name)
         for run, compute, memory in zip(model.get("runs", found["runs"]), model["reserved"], model["memory"], strict=True):
             if compute is not None:
-                ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, embeddings = run
+                ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, embeddings, swa_full, rollback = (*run, 0, 0)[:11]
                 yield (
                     name,
                     made,
                     LlamaWorkload(
                         program="llama-fit-params", ctx=ctx, batch=2048, ubatch=ubatch, slots=slots, kv_unified=bool(unified), ctk=ctk, ctv=ctv, flash_attn="on" if flash else "off",
-                        outputs=outputs or None, embeddings=bool(embeddings), swa_full=False,
+                        outputs=outputs or None, embeddings=bool(embeddings), swa_full=bool(swa_full), rollback_rows=rollback or None,
                     ),
                     compute,
                     memory,

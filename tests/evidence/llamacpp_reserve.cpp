@@ -3,8 +3,8 @@
 //
 // Build beside a libllama of the same build (b11434), whose internal headers it includes, and give it a text file, one line an item:
 //   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|B|F KEY a,b,c are arrays
-//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS
-// Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
+//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]
+// With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
 #include "ggml.h"
 #include "gguf.h"
@@ -50,6 +50,7 @@ int main(int argc, char **argv) {
             if (!model) {
                 auto mp = llama_model_default_params();
                 mp.n_gpu_layers = 0;
+                mp.load_mtp = getenv("LOAD_MTP") != nullptr;
                 model = llama_model_init_from_user(g, nodata, nullptr, mp);
                 if (!model) {
                     printf("FAIL model\n");
@@ -61,9 +62,9 @@ int main(int argc, char **argv) {
                            (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
                 }
             }
-            int nctx, nseq, uni, ub, fa, outs, emb;
+            int nctx, nseq, uni, ub, fa, outs, emb, swa = 0, rows = 0, mtp = 0;
             std::string tk, tv;
-            ss >> nctx >> nseq >> uni >> ub >> fa >> tk >> tv >> outs >> emb;
+            ss >> nctx >> nseq >> uni >> ub >> fa >> tk >> tv >> outs >> emb >> swa >> rows >> mtp;
             auto cp = llama_context_default_params();
             cp.n_ctx = nctx;
             cp.n_batch = 2048;
@@ -72,7 +73,11 @@ int main(int argc, char **argv) {
             cp.kv_unified = uni;
             cp.flash_attn_type = fa ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
             cp.n_outputs_max = outs;
-            cp.swa_full = false;
+            cp.swa_full = swa;
+            cp.n_rs_seq = rows;
+            if (mtp) {
+                cp.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
+            }
             cp.embeddings = emb;
             auto ty = [](std::string s) {
                 for (int i = 0; i < GGML_TYPE_COUNT; i++)
@@ -98,6 +103,14 @@ int main(int argc, char **argv) {
             if (p != std::string::npos)
                 nodes = caught.substr(p + 8, caught.find(",", p) - p - 8);
             printf("run %zu %zu %s\n", comp, cx, nodes.c_str());
+            if (getenv("NODES")) {
+                auto *gf = c->get_gf_res_reserve()->get_gf();
+                for (int i = 0; i < ggml_graph_n_nodes(gf); i++) {
+                    auto *n = ggml_graph_node(gf, i);
+                    printf("  %s %s %lld %lld %lld %lld %s\n", ggml_op_name(n->op), ggml_type_name(n->type), (long long)n->ne[0],
+                           (long long)n->ne[1], (long long)n->ne[2], (long long)n->ne[3], n->name);
+                }
+            }
             fflush(stdout);
             llama_free(c);
         } else {

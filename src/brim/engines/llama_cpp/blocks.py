@@ -97,11 +97,11 @@ class Builder:
         key = (kind, il)
         if key not in self._caches:
             home = self.placement.layers[il] if self.context.kv_offload else HOST
-            if kind in "kv":
-                cache = self.memory.cache_of(self.hp, il)
+            if kind in "kvi":
+                cache = self.memory.indexer if kind == "i" else self.memory.cache_of(self.hp, il)
                 assert cache is not None
                 row = next(row for row in cache.rows if row[0] == il)
-                dtype, width = (cache.type_k, row[1]) if kind == "k" else (cache.type_v, row[2])
+                dtype, width = (cache.type_k, row[1]) if kind in "ki" else (cache.type_v, row[2])
                 made = g.stored(dtype, (width, cache.cells, cache.streams), home, STATE)
             else:
                 state = self.memory.state
@@ -120,9 +120,9 @@ class Builder:
         """The rows whose logits are wanted."""
         return g.given("I32", self.outputs)
 
-    def _attention_input(self, cache: Cache, *, keys_only: bool = False) -> AttentionInput:
-        """Row indices and mask of one cache (`build_attn_inp_kv`)."""
-        flash = self.context.flash
+    def attention_input(self, cache: Cache, *, keys_only: bool = False, half: bool = False) -> AttentionInput:
+        """Row indices and mask of one cache (`build_attn_inp_kv`); `half` makes the mask f16 without flash attention, too."""
+        flash = self.context.flash or half
         wide = max((self.hp.width_value(il) for il in range(self.hp.blocks)), default=0)
         k_ids = g.given("I64", self.tokens)
         v_ids = None if keys_only else g.given("I64", self.tokens if flash else self.tokens * wide)
@@ -132,9 +132,9 @@ class Builder:
     def attend_to(self, *, keys_only: bool = False) -> None:
         """Make the inputs of the caches that this context has."""
         if self.memory.base is not None:
-            self.base = self._attention_input(self.memory.base, keys_only=keys_only)
+            self.base = self.attention_input(self.memory.base, keys_only=keys_only)
         if self.memory.window is not None:
-            self.window = self._attention_input(self.memory.window, keys_only=keys_only)
+            self.window = self.attention_input(self.memory.window, keys_only=keys_only)
         if self.hp.arch in ("lfm2", "lfm2moe") and self.hp.window_kind:
             for made in (self.base, self.window):
                 if made is not None:
@@ -244,9 +244,9 @@ class Builder:
         flat = g.reshape(cur, side, count) if g.is_contiguous(cur) else g.cont(cur, side, count)
         return g.reshape(g.mul_mat(matrix, flat), *cur.ne)
 
-    def cache_keys(self, cur: T, ids: T, il: int) -> T:
+    def cache_keys(self, cur: T, ids: T, il: int, kind: str = "k") -> T:
         """Write keys into a layer's cells (`cpy_k`)."""
-        store = self.store("k", il)
+        store = self.store(kind, il)
         rows = g.view(cur, (cur.ne[0] * cur.ne[1], cur.ne[2]), (g.strides(cur)[2],))
         if store.ne[2] > 1:
             store = g.reshape(store, store.ne[0], store.ne[1] * store.ne[2])
@@ -296,8 +296,9 @@ class Builder:
         v_mla: "T | None" = None,
         soft_cap: bool = False,
         values: int = 0,
+        mask: "Callable[[T], T] | None" = None,
     ) -> T:
-        """Store, attend, project (`build_attn`). `v_mla` decompresses a latent cache, whose keys serve as values of width `values`."""  # fmt: skip
+        """Store, attend, project (`build_attn`). `v_mla` decompresses a latent cache, whose keys serve as values of width `values`; `mask` narrows the input's."""  # fmt: skip
         windowed = self.hp.windowed[il] and self.window is not None
         inp = self.window if windowed else self.base
         assert inp is not None
@@ -317,7 +318,7 @@ class Builder:
         reads = self.memory.reads[il]
         keys = self.cached_keys(reads, inp.cache)
         vals = g.view(keys, (values, *keys.ne[1:]), g.strides(keys)[1:]) if inp.v_ids is None else self.cached_values(reads, inp.cache)
-        cur = self.attend(q, keys, vals, inp.mask, sinks=sinks, v_mla=v_mla, soft_cap=soft_cap, il=il)
+        cur = self.attend(q, keys, vals, inp.mask if mask is None else mask(inp.mask), sinks=sinks, v_mla=v_mla, soft_cap=soft_cap, il=il)
         if inp.rot_v is not None and inp.v_ids is not None:
             cur = self.rotate(cur, inp.rot_v)
         return self.project(cur, il, wo) if wo else cur

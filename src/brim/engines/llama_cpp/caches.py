@@ -1,7 +1,7 @@
 """One frozen spec per cache of a context, each owning its cells, its layers and its bytes; the graph and the price read the same numbers.
 
-Kinds: full, sliding window, latent (MLA: keys only), shared between layers (a later layer reads an earlier one's rows), and recurrent state. Source: llama.cpp
-b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-memory-recurrent.cpp.
+Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a latent cache, shared between layers (a later layer reads an earlier one's rows), and recurrent state. Source: llama.cpp
+b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-memory-recurrent.cpp.
 """
 
 from brim.engines.llama_cpp.context import Context
@@ -45,10 +45,11 @@ class State(Record):
 
 
 class Memory(Record):
-    """All that a context keeps between micro-batches: the caches by name (`base`, `window`) and the recurrent state. `reads[il]` is the layer whose rows layer il reads."""
+    """All that a context keeps between micro-batches: the caches by name (`base`, `window`, `indexer`) and the recurrent state. `reads[il]` is the layer whose rows layer il reads."""
 
     base: Cache | None = None
     window: Cache | None = None
+    indexer: Cache | None = None
     state: State | None = None
     reads: tuple[int, ...] = ()
 
@@ -91,6 +92,20 @@ def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[i
     return Cache(name=name, cells=cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)
 
 
+def _indexer(hp: Hparams, context: Context) -> "Cache | None":
+    """The keys of the layers that own an indexer: one head a cell, in the type of K; the Hadamard matrix is always there (llama-kv-cache-dsa.cpp)."""
+    if hp.indexer is None:
+        return None
+    width = hp.indexer[1]
+    rows = tuple((il, width, 0) for il in range(hp.layers) if hp.indexes[il])
+    side = 64
+    while rows and width % (2 * side) == 0:
+        side *= 2
+    return Cache(
+        name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=side, rotation_v=0
+    )
+
+
 def remember(hp: Hparams, context: Context) -> Memory:
     """The memory module that llama.cpp makes for a model and a context."""
     if hp.arch in CACHELESS:
@@ -104,7 +119,7 @@ def remember(hp: Hparams, context: Context) -> Memory:
     owners = [il for il in range(hp.layers) if _attends(hp, il)]
     base = _cache(hp, context, "base", context.cells, [il for il in owners if not hp.windowed[il]])
     window = _cache(hp, context, "window", context.window_cells, [il for il in owners if hp.windowed[il]]) if hp.window_kind else None
-    return Memory(base=base, window=window, state=state, reads=tuple(_read_from(hp, il) for il in range(hp.blocks)))
+    return Memory(base=base, window=window, indexer=_indexer(hp, context), state=state, reads=tuple(_read_from(hp, il) for il in range(hp.blocks)))
 
 
 def _read_from(hp: Hparams, il: int) -> int:

@@ -27,6 +27,7 @@ class Context:
         "cells",
         "embeddings",
         "flash",
+        "fused_indexer",
         "kv_offload",
         "load_mtp",
         "op_offload",
@@ -65,6 +66,7 @@ class Context:
         self.kv_offload = workload.kv_offload is not False
         self.op_offload = workload.op_offload is not False
         self.swa_full = bool(workload.swa_full)
+        self.fused_indexer = True
         self._types(workload, hp)
         self._sizes(workload, hp)
         self._outputs(workload, server=server)

@@ -163,6 +163,13 @@ def _scan(_card: Card, t: T) -> bool:
     return state.ne[0] == 16 and state.ne[1] == 1 and state.ne[2] % 128 == 0 and b.ne[1] == 1
 
 
+def _lightning(_card: Card, t: T) -> bool:
+    q, k = t.src[0], t.src[1]
+    if q.ne[0] != 128 or q.ne[1] not in (64, 32, 4) or k.type not in _FLASH_TYPES:
+        return False
+    return not any(step % 16 for operand in (q, k) if GGML_BLOCKS[operand.type][0] == 1 for step in g.strides(operand)[1:])
+
+
 _CHECKS: "dict[str, Callable[[Card, T], bool]]" = {
     "UNARY": lambda _card, t: is_contiguous(t.src[0]),
     "GLU": lambda _card, t: is_contiguous(t.src[0], 1),
@@ -178,6 +185,7 @@ _CHECKS: "dict[str, Callable[[Card, T], bool]]" = {
     "SSM_SCAN": _scan,
     "SSM_CONV": lambda _card, t: t.src[0].ne[1] % 128 == 0,
     "ROPE": lambda _card, t: is_contiguous_rows(t.src[0]) and is_contiguous(t.src[0], 2),
+    "LIGHTNING_INDEXER": _lightning,
     "SUM_ROWS": lambda _card, t: t.type == "F32" and is_contiguous_rows(t.src[0]),
     "MEAN": lambda _card, t: t.type == "F32" and is_contiguous_rows(t.src[0]),
     "FLASH_ATTN_EXT": lambda card, t: flash_kernel(card, t) != "none",

@@ -23,6 +23,8 @@ _BUILDERS = {
     **dict.fromkeys(("modern-bert", "neo-bert", "eurobert", "gemma-embedding"), "encoder.pre_norm"),
     "deepseek2": "latent.deepseek2",
     "mistral4": "latent.deepseek2",
+    "deepseek32": "indexers.sparse",
+    "glm-dsa": "indexers.sparse",
     "gemma3n": "gemma3n.gemma3n",
     "gemma4": "gemma4.gemma4",
     "kimi-linear": "kimi.kimi_linear",

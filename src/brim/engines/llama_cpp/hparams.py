@@ -57,9 +57,10 @@ _FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen
 _SECTIONED = frozenset(("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"))
 _STILL_STEPS = frozenset(("smollm3", "llama4", "afmoe"))
 _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"))
+_INDEXED = frozenset(("deepseek32", "glm-dsa"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("deepseek4", "deepseek32", "glm-dsa", "glm5-next", "dots3note", "hy_v4", "minimax-m3", "qwen4exp", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("deepseek4", "glm5-next", "dots3note", "hy_v4", "minimax-m3", "qwen4exp", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "hrm_text", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -78,6 +79,8 @@ class Hparams:
         "experts_used",
         "ff",
         "heads",
+        "indexer",
+        "indexes",
         "key",
         "key_window",
         "kv_heads",
@@ -121,6 +124,7 @@ class Hparams:
         mapped = [int(n) for n in self.get("deepstack_mapping", ()) or ()]
         self.deepstack = int(self.get("n_deepstack_layers", 0)) if self.arch in ("qwen3vl", "qwen3vlmoe") else len({n for n in mapped if n >= 0})
         self._attention()
+        self._indexers()
         self._windows()
         self._recurrent()
         self._vocabulary()
@@ -179,6 +183,20 @@ class Hparams:
         elif self.arch == "gemma4":
             start = self.blocks - int(self.get("attention.shared_kv_layers", 0))
         self.cached = [start is None or il < start for il in range(self.blocks)]
+
+    def _indexers(self) -> None:
+        """Which layers own an indexer, and its heads, head width and most kept cells (`indexer_n_head`, `indexer_head_size`, `indexer_top_k`)."""
+        self.indexer: tuple[int, int, int] | None = None
+        self.indexes = [False] * self.blocks
+        if self.arch not in _INDEXED:
+            return
+        self.indexer = (self.need("attention.indexer.head_count"), self.need("attention.indexer.key_length"), self.need("attention.indexer.top_k"))
+        types: list[Any] = [1] * self.blocks
+        if self.arch == "glm-dsa":
+            if self.context_trained >= 1 << 20:  # GLM 5.2 files without the key: two full layers, then every fourth
+                types = [int(il < 2 or (il - 2) % 4 == 0) for il in range(self.blocks)]
+            types = self.per_layer("attention.indexer.types", types)
+        self.indexes = [bool(kind) and il < self.layers for il, kind in enumerate(types)]
 
     def _windows(self) -> None:
         """Which layers slide, and over how many tokens."""

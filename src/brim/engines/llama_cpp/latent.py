@@ -9,10 +9,16 @@ from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.tensor import T
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def _queries(b: Builder, il: int, cur: T, head: int) -> T:
-    """Full-rank or low-rank queries as {head width, heads, tokens}."""
-    if b.layer(il, "attn_q.weight") is not None:
+
+def _queries(b: Builder, il: int, cur: T, head: int, low: "T | None") -> T:
+    """Full-rank or low-rank queries as {head width, heads, tokens}; `low` are the low-rank ones where they are there already."""
+    if low is not None:
+        q = g.mul_mat(b.need(il, "attn_q_b.weight"), low)
+    elif b.layer(il, "attn_q.weight") is not None:
         q = g.mul_mat(b.need(il, "attn_q.weight"), cur)
     else:
         q = b.normed(g.mul_mat(b.need(il, "attn_q_a.weight"), cur), il, "attn_q_a_norm")
@@ -20,13 +26,14 @@ def _queries(b: Builder, il: int, cur: T, head: int) -> T:
     return g.reshape(q, head, b.hp.heads[il], b.tokens)
 
 
-def _latent_attention(b: Builder, il: int, cur: T, temperature: "T | None") -> T:
+def latent_attention(b: Builder, il: int, cur: T, temperature: "T | None" = None, *, low: "T | None" = None, mask: "Callable[[T], T] | None" = None) -> T:
+    """One attention block over latent keys, absorbed where the file has the split matrices."""
     hp, tokens = b.hp, b.tokens
     heads = hp.heads[il]
     head_k, head_v = hp.mla or (hp.key, hp.value)
     rope_dim, rank = hp.rot, int(hp.get("attention.kv_lora_rank", 0))
     nope = head_k - rope_dim
-    q = _queries(b, il, cur, head_k)
+    q = _queries(b, il, cur, head_k, low)
     joint = g.mul_mat(b.need(il, "attn_kv_a_mqa.weight"), cur)
     row = 4 * (rank + rope_dim)
     latent = g.view(joint, (rank, tokens), (row,))
@@ -42,7 +49,7 @@ def _latent_attention(b: Builder, il: int, cur: T, temperature: "T | None") -> T
         keys = g.concat(latent, k_pe, 0)
         if temperature is not None:
             queries = g.mul(queries, temperature)
-        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank)
+        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank, mask=mask)
     kv = g.mul_mat(b.need(il, "attn_kv_b.weight"), latent)
     each = 4 * (nope + head_v)
     k_nope = g.view(kv, (nope, heads, tokens), (each, each * heads))
@@ -65,20 +72,25 @@ def deepseek2(b: Builder) -> T:
     gating = int(hp.get("expert_gating_func", 0)) or _gating(b)
     for il in b.walk:
         residual = cur
-        cur = _latent_attention(b, il, b.normed(cur, il, "attn_norm"), temperature)
-        if il == b.last:
-            cur, residual = b.pick(cur, ids), b.pick(residual, ids)
-        joined = g.add(cur, residual)
-        cur = b.normed(joined, il, "ffn_norm")
-        if il < lead:
-            cur = dense(b, cur, il)
-        else:
-            normed = cur
-            cur = experts(b, normed, il, gating=gating, normalise=bool(hp.get("expert_weights_norm", False)))
-            extra = shared(b, normed, il)
-            cur = cur if extra is None else g.add(cur, extra)
-        cur = g.add(cur, joined)
+        cur = latent_attention(b, il, b.normed(cur, il, "attn_norm"), temperature)
+        cur = behind(b, il, cur, residual, ids, lead, gating)
     return b.finish(cur)
+
+
+def behind(b: Builder, il: int, cur: T, residual: T, ids: T, lead: int, gating: int) -> T:
+    """What follows attention in a layer: the residual, a dense block in the leading layers, experts with a shared expert in the others."""
+    if il == b.last:
+        cur, residual = b.pick(cur, ids), b.pick(residual, ids)
+    joined = g.add(cur, residual)
+    cur = b.normed(joined, il, "ffn_norm")
+    if il < lead:
+        cur = dense(b, cur, il)
+    else:
+        normed = cur
+        cur = experts(b, normed, il, gating=gating, normalise=bool(b.hp.get("expert_weights_norm", False)))
+        extra = shared(b, normed, il)
+        cur = cur if extra is None else g.add(cur, extra)
+    return g.add(cur, joined)
 
 
 def _gating(b: Builder) -> int:

@@ -1,6 +1,6 @@
 """Prices one llama.cpp workload: every part by device, from the header's facts alone; no I/O, no clock.
 
-Covered: weights by device, all cache kinds but indexers, recurrent state, output buffer, and the compute buffers by a replay of the engine's graph. What is not
+Covered: weights by device, all cache kinds, recurrent state, output buffer, and the compute buffers by a replay of the engine's graph. What is not
 covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
@@ -110,7 +110,7 @@ def _weights(hp: Hparams, placement: Placement) -> list[Part]:
 
 def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement) -> list[Part]:
     parts: list[Part] = []
-    for cache, name in ((memory.base, "kv_cache"), (memory.window, "kv_cache_swa")):
+    for cache, name in ((memory.base, "kv_cache"), (memory.window, "kv_cache_swa"), (memory.indexer, "kv_cache")):
         if cache is not None:
             parts += _cache(cache, name, context, placement)
     if memory.state is not None:
@@ -154,6 +154,7 @@ def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> l
             row = f"{key} keys in {cache.type_k.lower()}" + (f" + {value} values in {cache.type_v.lower()}" if value else "")
         else:
             row = f"keys in {cache.type_k.lower()} and values in {cache.type_v.lower()} of {len(widths[device])} widths"
+        row += " of the indexer" if cache.name == "indexer" else ""
         rule = f"{cache.streams} × {cache.cells} cells × {layers} layers × ({row}) = {size}"
         parts.append(Part(name=name, device=device, bytes=exactly(size), rule=rule, source=f"{_BUILD}, llama-kv-cache.cpp: llama_kv_cache()"))
     return parts

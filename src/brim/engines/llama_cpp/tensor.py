@@ -346,6 +346,11 @@ def top_k(a: T, count: int) -> T:
     return view(order, (count, *a.ne[1:]), nb[1:])
 
 
+def best(a: T, count: int) -> T:
+    """`ggml_top_k`: the indices of the largest values of each row, an operation of its own."""
+    return T("TOP_K", "I32", (count, *a.ne[1:]), (a,))
+
+
 def pad(a: T, *more: int) -> T:
     """Zero padding at the end of each axis."""
     return T("PAD", a.type, tuple(n + m for n, m in zip(a.ne, (*more, 0, 0, 0), strict=False)), (a,))  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ def _signatures(hp: Hparams, placement: Placement) -> "list[int]":
             hp.windowed[il],
             hp.recurrent[il],
             hp.cached[il],
+            hp.indexes[il],
             hp.heads[il],
             hp.kv_heads[il],
             hp.ff[il],

@@ -1,0 +1,77 @@
+"""Runs the oracle of made-up models (llamacpp_reserve.cpp) and keeps what it says. Run: `python -m tests.evidence.llamacpp_reserve BINARY [--add FILE.json] [NAME …]`.
+
+FILE.json maps a name to the header's keys of a new made-up model (and may give its own `runs`); without names every model that was kept is asked again and compared.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_reserved.json.gz"
+
+
+def _line(key, value):
+    """One key in the oracle's words."""
+    if isinstance(value, list):
+        kind = "B" if isinstance(value[0], bool) else "F" if isinstance(value[0], float) else "U"
+        return f"{kind} {key} {','.join(str(int(item) if kind == 'B' else item) for item in value)}"
+    if isinstance(value, bool):
+        return f"b {key} {int(value)}"
+    return f"{'u' if isinstance(value, int) else 'f' if isinstance(value, float) else 's'} {key} {value}"
+
+
+def ask(binary, metadata, runs, nodes=False):
+    """Tensors, compute bytes and memory bytes (None where the engine refuses) of every run; with `nodes` the operations of each run, too."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join([*(_line(key, value) for key, value in metadata.items()), *("run " + " ".join(map(str, run)) for run in runs), ""]))
+        file.flush()
+        extra = {"NODES": "1"} if nodes else {}
+        done = subprocess.run([binary, file.name], capture_output=True, text=True, env=extra | ({"LOAD_MTP": "1"} if any(len(run) > 11 and run[11] for run in runs) else {}))  # fmt: skip
+    tensors, compute, memory, graphs = [], [], [], []
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if words[0] == "tensor":
+            dims = [int(n) for n in words[3:]]
+            while len(dims) > 1 and dims[-1] == 1:
+                dims.pop()
+            tensors.append([words[1], dims, words[2].upper()])
+        elif words[0] == "run":
+            failed = words[1] == "FAIL"
+            compute.append(None if failed else int(words[1]))
+            memory.append(None if failed else int(words[2]))
+            graphs.append([])
+        elif line.startswith("  "):
+            graphs[-1].append(line.strip())
+    if done.returncode or len(compute) != len(runs):
+        raise SystemExit(f"the oracle ended with {done.returncode}: {done.stderr[-2000:]}")
+    found = {"tensors": tensors, "reserved": compute, "memory": memory}
+    return (found, graphs) if nodes else found
+
+
+def main():
+    words = argparse.ArgumentParser()
+    words.add_argument("binary")
+    words.add_argument("--add", default="")
+    words.add_argument("names", nargs="*")
+    given = words.parse_args()
+    kept = json.loads(gzip.decompress(GOLDEN.read_bytes()))
+    models = kept["models"]
+    if given.add:
+        for name, made in json.loads(Path(given.add).read_text()).items():
+            runs = made.pop("runs", None)
+            found = ask(given.binary, made, runs or kept["runs"])
+            models[name] = {"metadata": dict(sorted(made.items())), **found, **({"runs": runs} if runs else {})}
+            print(name, found["reserved"], found["memory"], flush=True)
+        kept["models"] = dict(sorted(models.items()))
+        GOLDEN.write_bytes(gzip.compress(json.dumps(kept, sort_keys=True).encode(), mtime=0))
+        return
+    for name in given.names or models:
+        found = ask(given.binary, models[name]["metadata"], models[name].get("runs", kept["runs"]))
+        print(name, "as kept" if all(found[key] == models[name][key] for key in ("reserved", "memory")) else f"differs: {found['reserved']} {found['memory']}")
+
+
+if __name__ == "__main__":
+    main()
