@@ -50,8 +50,8 @@ def _lay_out(
     return scheduler, b, sizes, splits
 
 
-def flash_stays_on(hp: Hparams, context: Context, memory: Memory, placement: Placement) -> bool:
-    """Whether `--flash-attn auto` keeps flash attention: each layer's kernel must land on the layer's device (`resolve_fused_ops`, one token a sequence)."""
+def stays_fused(hp: Hparams, context: Context, memory: Memory, placement: Placement, op: str = "FLASH_ATTN_EXT") -> bool:
+    """Whether a fused operation is kept: each layer's must land on the layer's device (`resolve_fused_ops`, one token a sequence). So is `--flash-attn auto` settled."""
     if not placement.gpus or memory.base is None:
         return True
     layers = walk(hp, placement)
@@ -61,8 +61,8 @@ def flash_stays_on(hp: Hparams, context: Context, memory: Memory, placement: Pla
     names = [card.id for card in cards] + [HOST]
     Scheduler(cards, op_offload=context.op_offload, pipeline=False).assign(b.graph)
     for node in b.graph.nodes:
-        if node.op == "FLASH_ATTN_EXT":
-            if node.backend < len(cards) and flash_kernel(cards[node.backend], node) == "none":
+        if node.op == op:
+            if op == "FLASH_ATTN_EXT" and node.backend < len(cards) and flash_kernel(cards[node.backend], node) == "none":
                 return False
             if names[node.backend] != node.home:
                 return False
@@ -94,7 +94,7 @@ _REMEMBERED = 256
 _WORTH_LEARNING = 3  # lengths asked for before a graph is recorded
 
 
-_SETTLED: "dict[tuple[object, ...], tuple[Hparams, bool]]" = {}
+_SETTLED: "dict[tuple[object, ...], tuple[Hparams, bool, bool]]" = {}
 
 
 def forget() -> None:
@@ -104,17 +104,36 @@ def forget() -> None:
     _LEARNED.clear()
 
 
-def _settled(hp: Hparams, context: Context, memory: Memory, placement: Placement, where: "tuple[object, ...]") -> bool:
-    """`flash_stays_on`, remembered: it asks for devices, types and widths, not for lengths."""
-    key = (id(hp), context.sequences, context.streams, context.type_k, context.type_v, context.kv_offload, context.op_offload, context.version, where)
+def _settle(hp: Hparams, context: Context, memory: Memory, placement: Placement, where: "tuple[object, ...]") -> Memory:
+    """Decide `--flash-attn auto`, then the fused indexer, for this context; remembered: they ask for devices, types and widths, not for lengths."""
+    asks = context.auto_flash and context.flash
+    key = (
+        id(hp),
+        asks,
+        context.flash,
+        context.sequences,
+        context.streams,
+        context.type_k,
+        context.type_v,
+        context.kv_offload,
+        context.op_offload,
+        context.version,
+        where,
+    )
     known = _SETTLED.get(key)
-    if known is not None and known[0] is hp:
-        return known[1]
-    if len(_SETTLED) >= _REMEMBERED:
-        _SETTLED.pop(next(iter(_SETTLED)))
-    stays = flash_stays_on(hp, context, memory, placement)
-    _SETTLED[key] = (hp, stays)
-    return stays
+    if known is None or known[0] is not hp:
+        if len(_SETTLED) >= _REMEMBERED:
+            _SETTLED.pop(next(iter(_SETTLED)))
+        flash = context.flash and (not asks or stays_fused(hp, context, memory, placement))
+        fused = True
+        if hp.indexer is not None:
+            flash, context.flash = context.flash, flash
+            fused = stays_fused(hp, context, caches.remember(hp, context), placement, "LIGHTNING_INDEXER")
+            flash, context.flash = context.flash, flash
+        known = _SETTLED[key] = (hp, flash, fused)
+    changed = context.flash != known[1]
+    context.flash, context.fused_indexer = known[1], known[2]
+    return caches.remember(hp, context) if changed else memory
 
 
 def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Memory, Reserve]":
@@ -127,9 +146,8 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
         placement.key,
         tuple((device.id, device.compute_capability) for device in placement.gpus),
     )
-    if context.auto_flash and context.flash and placement.gpus and not _settled(hp, context, memory, placement, where):
-        context.flash = False
-        memory = caches.remember(hp, context)
+    if placement.gpus and ((context.auto_flash and context.flash) or hp.indexer is not None):
+        memory = _settle(hp, context, memory, placement, where)
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.cells, context.streams, context.window_cells, context.total_cells,
         context.kv_offload, context.op_offload, context.rollback, context.version, context.embeddings, context.pooling, where,
