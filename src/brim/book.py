@@ -44,6 +44,7 @@ class Book:
         self.run_dir, self.clock, self.command, self.environ = os.path.abspath(run_dir), clock, command, environ
         self.journal = Journal(os.path.join(run_dir, "journal.db"), clock)
         self._limits, self._prediction, self._attempt, self._resumed_run = limits, prediction, extras.attempt, extras.resumed_run
+        self._resumed_step = extras.resume_step
         self.cwd = extras.cwd or os.getcwd()
         self._begun_ns, self._begun_wall_ns = clock.now_ns(), clock.wall_ns()
         self._kept: tuple[object, ...] = ()
@@ -54,7 +55,10 @@ class Book:
     def begin(self, version: str) -> None:
         """The first record, the plan, and a first resume state (a governor that is killed leaves one too)."""
         begun = {"schema": "brim.journal/1", "brim": version, "command": self.command, "cwd": self.cwd, "limits": plain(self._limits)}
-        self.journal.append("begin", {**begun, **({"resumed_run": self._resumed_run, "attempt": self._attempt} if self._resumed_run else {})})
+        self.journal.append(
+            "begin",
+            {**begun, **({"resumed_run": self._resumed_run, "resumed_step": self._resumed_step, "attempt": self._attempt} if self._resumed_run else {})},
+        )
         plan = {
             "schema": "brim.plan/1",
             "prediction": None if self._prediction is None else documents.prediction(self._prediction),

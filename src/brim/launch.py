@@ -23,7 +23,7 @@ from brim.facts.extras import Extras
 from brim.gate import DOES_NOT_FIT
 from brim.governor import Ending, Eyes, Governor, Hands
 from brim.probes.host import HostProbe
-from brim.probes.process import ProcessProbe
+from brim.probes.process import ProcessProbe, first_is_shell
 from brim.probes.wakes import Wakes
 from brim.values import Missing, Record, plain
 from brim.visible import visible_environment
@@ -92,6 +92,10 @@ def run(
     book.begin(__version__)
     verdict = prediction.verdict if prediction is not None else "cannot_tell"
     reasons = list(prediction.reasons) if prediction is not None else ["no model that brim can price is named; the limits alone are enforced"]
+    if (shell := first_is_shell()) and os.getpid() != 1:
+        (extras.say or to_stderr)(
+            f"the first process here is a shell ({shell}): it hands no SIGTERM on, so a stop of this container reaches brim and its job as SIGKILL; start brim with exec"
+        )
     absent = limits.absent(tuple(device.id for device in first.devices))
     for name in absent:
         (extras.say or to_stderr)(f"{name} is named and in no reading: nothing that was asked for it is enforced, and the level is unknown")
@@ -177,7 +181,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         notifier=notifier,
         checkpoint_signal=limits.checkpoint_signal, power=_power(limits, devices),
     )  # fmt: skip
-    watch, put_down = _watchers(book, limits, extras)
+    watch, put_down = _watchers(book, limits, extras, hands)
     governor = Governor(
         child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
     )
@@ -212,7 +216,7 @@ def _come_first() -> int:
     return usual
 
 
-def _watchers(book: Book, limits: "Limits", extras: Extras) -> "tuple[Callable[[Decision, Any, int], None], Callable[[], None]]":
+def _watchers(book: Book, limits: "Limits", extras: Extras, hands: Hands) -> "tuple[Callable[[Decision, Any, int], None], Callable[[], None]]":
     """What is done at each look beside governing (resume state, the resumed step, the exported file, throughput, the live line), and at the end."""
     told: list[int] = []
     measure = Measure(*extras.throughput) if extras.throughput[0] else None
@@ -226,6 +230,8 @@ def _watchers(book: Book, limits: "Limits", extras: Extras) -> "tuple[Callable[[
                 text = f"the resumed job counts step {words.step}, although it was to go on from step {extras.resume_step}: it may have started anew"
                 book.journal.append("level", {"level": decision.state.level, "reason": text}, durable=False)
                 (extras.say or to_stderr)(text)
+        for text in hands.keep(seen.look):
+            book.journal.append("outcome", {"kind": "power", "outcome": text}, durable=False)
         if extras.artifact is not None:
             for body in extras.artifact.look():
                 book.journal.append("quality", body, durable=False)
@@ -332,13 +338,12 @@ def _make_wakes(child: Child, group: Group, probe: "Probe", limits: "Limits", cl
     return wakes, woken
 
 
-def _power(limits: "Limits", devices: "tuple[Device, ...]") -> "tuple[Callable[[], str], Callable[[], str]] | None":
-    """The caps of the governed NVIDIA cards, as one hand; None where none was asked for or there is no such card."""
+def _power(limits: "Limits", devices: "tuple[Device, ...]") -> "dict[str, PowerCap]":
+    """The cap of each governed NVIDIA card by its id; none where none was asked for."""
     cards = [device for device in devices if device.backend == "cuda" and limits.governs(device.id)]
-    if limits.power_cap_w is None or not cards:
-        return None
-    caps = [PowerCap(device.index if isinstance(device.physical_index, Missing) else device.physical_index, limits.power_cap_w) for device in cards]
-    return lambda: "; ".join(cap.apply() for cap in caps), lambda: "; ".join(text for text in (cap.restore() for cap in caps) if text)
+    if limits.power_cap_w is None:
+        return {}
+    return {device.id: PowerCap(device.index if isinstance(device.physical_index, Missing) else device.physical_index, limits.power_cap_w) for device in cards}
 
 
 def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunResult:
@@ -347,6 +352,9 @@ def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunRe
     by, reason, code = ending.by, ending.reason, own
     if by == "child" and kills and (ending.status == -signal.SIGKILL or own == 137):
         by, reason, code = "kernel", f"the kernel's OOM killer struck in the job's own group ({kills} time(s), by its counter)", KilledByOther.exit_code
+    elif by == "child" and own == 137 and not reason:
+        why = "this system has no counter of the kernel's kills for the job" if kills is None else "no kill of the kernel's was counted in the job's own group"
+        reason = f"killed (SIGKILL), cause unknown: {why}, and brim did not do it"
     elif by == "end":
         code = 0
     elif by in ("governor", "signal"):

@@ -42,7 +42,7 @@ GB10 = {"name": "NVIDIA GB10", "total": None, "used": None, "reserved": None, "c
 
 
 def test_01_gb10_memory_is_not_supported(stub, root) -> None:
-    """Both memory calls answer NOT_SUPPORTED: the row stays, the device is unified, its budget is what the host has available, used is the sum over its processes."""
+    """Case 1: Both memory calls answer NOT_SUPPORTED: the row stays, the device is unified, its budget is what the host has available, used is the sum over its processes."""
     stub.write(card(**GB10), lines=("0.proc 4000 2147483648", "0.proc 4001 1073741824"))
     device = look(stub.environ, root).devices[0]
     assert (device.unified, device.name, device.temperature_c, device.power_draw_w) == (True, "NVIDIA GB10", 61.0, 210.0)
@@ -54,14 +54,14 @@ def test_01_gb10_memory_is_not_supported(stub, root) -> None:
 
 
 def test_01_gb10_by_nvidia_smi(tmp_path, root) -> None:
-    """The same part by nvidia-smi, which prints [N/A] for its memory."""
+    """Case 1: The same part by nvidia-smi, which prints [N/A] for its memory."""
     row = "0, NVIDIA GB10, GPU-1, 0000000F:01:00.0, 580.95, [N/A], [N/A], [N/A], [N/A], 44, [N/A], 5.00, [N/A], [N/A], [N/A], [N/A], [N/A], 0, [N/A], 208, [N/A], 0x1, [N/A], [N/A], Enabled, 12.1"
     device = look(fake_smi(tmp_path, f"echo '{row}'\n"), root).devices[0]
     assert (device.unified, device.temperature_c, device.memory.available_bytes, device.state) == (True, 44.0, AVAILABLE, "ok")
 
 
 def test_03_the_total_of_a_unified_device_is_no_budget(stub, root) -> None:
-    """A part that gives all of RAM as its total is still budgeted by what is available now, and the pool is counted once: the host's own row shows the same bytes."""
+    """Case 3: A part that gives all of RAM as its total is still budgeted by what is available now, and the pool is counted once: the host's own row shows the same bytes."""
     stub.write(card(**{**GB10, "total": TOTAL, "used": 0, "reserved": 0}))
     device, host = look(stub.environ, root).devices
     assert device.budget.total_bytes == AVAILABLE < TOTAL
@@ -82,7 +82,7 @@ def test_03_the_total_of_a_unified_device_is_no_budget(stub, root) -> None:
     ],
 )
 def test_05_not_supported_alone_is_not_unified(device, unified) -> None:
-    """Only "not supported" on a part that is known to be integrated means one pool; a lost card, a denied call, a MIG slice or an ordinary card does not."""
+    """Case 5: Only "not supported" on a part that is known to be integrated means one pool; a lost card, a denied call, a MIG slice or an ordinary card does not."""
     settled = settle_device(device, Host(total_bytes=TOTAL, available_bytes=AVAILABLE))
     assert settled.unified is unified
     assert isinstance(settled.budget.usable_bytes, int) is unified
@@ -90,7 +90,7 @@ def test_05_not_supported_alone_is_not_unified(device, unified) -> None:
 
 
 def test_07_jetson_says_success_and_zeros(stub, tmp_path) -> None:
-    """NVML succeeds with zeros and garbage pids: temperature and load come from the kernel, zeros are no totals, pids that are not alive here are dropped."""
+    """Case 7: NVML succeeds with zeros and garbage pids: temperature and load come from the kernel, zeros are no totals, pids that are not alive here are dropped."""
     me = os.getpid()
     files = {
         "proc/meminfo": MEMINFO, "proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0", "proc/device-tree/model": "NVIDIA Jetson AGX Orin Developer Kit\0",
@@ -113,7 +113,7 @@ def test_07_jetson_says_success_and_zeros(stub, tmp_path) -> None:
 
 
 def test_09_wsl_all_ones_per_process(stub, root) -> None:
-    """The sentinel of all ones is not sixteen exbibytes: attribution is missing with its reason, the card's own total stands."""
+    """Case 9: The sentinel of all ones is not sixteen exbibytes: attribution is missing with its reason, the card's own total stands."""
     stub.write(card(), lines=("0.proc 1234 na",))
     device = look(stub.environ, root).devices[0]
     assert device.processes[0].used_bytes.reason == "not_supported"
@@ -121,7 +121,7 @@ def test_09_wsl_all_ones_per_process(stub, root) -> None:
 
 
 def test_11_the_library_itself_crashes(stub, root) -> None:
-    """A segfault inside libnvidia-ml is "telemetry unavailable"; brim lives and the host's row stands."""
+    """Case 11: A segfault inside libnvidia-ml is "telemetry unavailable"; brim lives and the host's row stands."""
     stub.write(card(), lines=("crash.nvmlInitWithFlags 1",))
     reading = look(stub.environ, root)
     assert "telemetry unavailable: the library crashed" in next(asked.detail for asked in reading.asked if asked.source == "nvml")
@@ -129,7 +129,7 @@ def test_11_the_library_itself_crashes(stub, root) -> None:
 
 
 def test_13_dedicated_memory_is_the_ceiling(stub, root) -> None:
-    """A driver that would spill into system memory changes nothing: the budget never counts more than the card's own free memory."""
+    """Case 13: A driver that would spill into system memory changes nothing: the budget never counts more than the card's own free memory."""
     stub.write(card(total=16 * GIB, used=0, reserved=0))
     budget = look(stub.environ, root).devices[0].budget
     assert budget.total_bytes == 16 * GIB
@@ -137,7 +137,7 @@ def test_13_dedicated_memory_is_the_ceiling(stub, root) -> None:
 
 
 def test_15_mig_parent_is_denied(stub, root) -> None:
-    """No permission on the parent's memory: the slice answers with its own; the parent's cell says denied, not zero."""
+    """Case 15: No permission on the parent's memory: the slice answers with its own; the parent's cell says denied, not zero."""
     slices = {"m0.name": "NVIDIA H100 MIG 1g.10gb", "m0.uuid": "MIG-5a5a", "m0.total": 10 * GIB, "m0.parent": 0}
     stub.write(card(name="NVIDIA H100 80GB HBM3", mig=1, **{"err.nvmlDeviceGetMemoryInfo_v2": 4, "err.nvmlDeviceGetMemoryInfo": 4}), slices)
     stub.path.write_text(stub.path.read_text().replace("count 2", "count 1"))
@@ -168,7 +168,7 @@ LISTS = [
 
 @pytest.mark.parametrize(("listed", "order"), LISTS)
 def test_17_every_form_of_cuda_visible_devices(listed, order) -> None:
-    """Ordinals, full and short UUIDs, MIG ids; an entry that is not valid hides the rest, as CUDA does; nothing raises."""
+    """Case 17: Ordinals, full and short UUIDs, MIG ids; an entry that is not valid hides the rest, as CUDA does; nothing raises."""
     shown, notes = visible_devices(CARDS, listed)
     assert [device.physical_index for device in shown] == order
     assert [device.id for device in shown] == [f"cuda:{n}" for n in range(len(order))]
@@ -176,20 +176,20 @@ def test_17_every_form_of_cuda_visible_devices(listed, order) -> None:
 
 
 def test_17_a_prefix_of_two_uuids_names_none() -> None:
-    """A short UUID must be unique."""
+    """Case 17: A short UUID must be unique."""
     twins = tuple(card.replace(uuid=f"GPU-aa{n}") for n, card in enumerate(CARDS))
     assert visible_devices(twins, "GPU-aa")[0] == ()
 
 
 def test_19_the_visible_ordinal_is_not_the_physical_one(stub, root) -> None:
-    """With CUDA_VISIBLE_DEVICES=1, cuda:0 is the second card, and its numbers are the second card's."""
+    """Case 19: With CUDA_VISIBLE_DEVICES=1, cuda:0 is the second card, and its numbers are the second card's."""
     stub.write(card(temp=40), card(1, temp=70, used=5 * GIB))
     device = look({**stub.environ, "CUDA_VISIBLE_DEVICES": "1"}, root).devices[0]
     assert (device.id, device.physical_index, device.pci_bus_id, device.temperature_c) == ("cuda:0", 1, "0000:02:00.0", 70.0)
 
 
 def test_21_a_sleeping_laptop_card_is_not_woken(stub, tmp_path) -> None:
-    """runtime_status says suspended: the library is not even loaded, the row says asleep; it is woken only where it was named."""
+    """Case 21: runtime_status says suspended: the library is not even loaded, the row says asleep; it is woken only where it was named."""
     base = "sys/bus/pci/devices/0000:01:00.0/"
     files = {
         "proc/meminfo": MEMINFO,
@@ -207,7 +207,7 @@ def test_21_a_sleeping_laptop_card_is_not_woken(stub, tmp_path) -> None:
 
 
 def test_23_a_fan_and_a_power_meter_in_error(stub, tmp_path, root) -> None:
-    """ERR! and N/A on one of two cards: a warning on that card only, and the row stands."""
+    """Case 23: ERR! and N/A on one of two cards: a warning on that card only, and the row stands."""
     stub.write(card(**{"err.nvmlDeviceGetFanSpeed": 999, "err.nvmlDeviceGetPowerUsage": 999}), card(1))
     bad, good = look(stub.environ, root).devices[:2]
     assert "fan" in bad.warnings[0]
@@ -217,14 +217,14 @@ def test_23_a_fan_and_a_power_meter_in_error(stub, tmp_path, root) -> None:
 
 
 def test_25_memory_temperature_is_unknown_and_not_cool(stub, root) -> None:
-    """A consumer card has no memory sensor in NVML: missing with a reason; a card that has one gives it."""
+    """Case 25: A consumer card has no memory sensor in NVML: missing with a reason; a card that has one gives it."""
     stub.write(card(), card(1, mem_temp=84))
     consumer, other = look(stub.environ, root).devices[:2]
     assert (consumer.memory_temperature_c.reason, other.memory_temperature_c) == ("not_supported", 84.0)
 
 
 def test_29_the_drivers_own_share_is_taken_off(stub, root) -> None:
-    """What the driver keeps is in neither free nor the ceiling that the device could ever give."""
+    """Case 29: What the driver keeps is in neither free nor the ceiling that the device could ever give."""
     stub.write(card(total=24 * GIB, used=0, reserved=630 << 20))
     device = look(stub.environ, root).devices[0]
     left = 24 * GIB - (630 << 20)
@@ -232,14 +232,14 @@ def test_29_the_drivers_own_share_is_taken_off(stub, root) -> None:
 
 
 def test_31_host_pids_in_a_container(stub, root) -> None:
-    """Pids of another namespace have no name here: who it is stays unknown, what is held stands."""
+    """Case 31: Pids of another namespace have no name here: who it is stays unknown, what is held stands."""
     stub.write(card(), lines=("0.proc 3999999 1073741824",))
     process = look(stub.environ, root).devices[0].processes[0]
     assert (process.pid, process.name, process.used_bytes) == (3999999, "", GIB)
 
 
 def test_35_driver_and_library_do_not_match(stub, tmp_path, root) -> None:
-    """By the library and by nvidia-smi (exit 18): telemetry is lost for a named cause, the budget is unknown and enforces nothing, the card keeps its row."""
+    """Case 35: By the library and by nvidia-smi (exit 18): telemetry is lost for a named cause, the budget is unknown and enforces nothing, the card keeps its row."""
     tree(tmp_path / "root", {"proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: NVIDIA A100\nGPU UUID: GPU-77\n"})
     stub.write(card(), lines=("err.nvmlInitWithFlags 18",))
     reading = look(stub.environ, root)
@@ -252,7 +252,7 @@ def test_35_driver_and_library_do_not_match(stub, tmp_path, root) -> None:
 
 @pytest.mark.parametrize("how", ["library", "nvidia-smi"])
 def test_37_a_call_never_returns(stub, tmp_path, root, how) -> None:
-    """Behind a deadline in a process of its own, never joined: the answer comes within two seconds and says so."""
+    """Case 37: Behind a deadline in a process of its own, never joined: the answer comes within two seconds and says so."""
     clock = SystemClock()
     stub.write(card(), lines=("0.delay.nvmlDeviceGetMemoryInfo_v2 30000",))
     environ = stub.environ if how == "library" else fake_smi(tmp_path, "exec sleep 30\n")
@@ -267,7 +267,7 @@ SICK = [({"ecc": 3}, "uncorrected"), ({"remap_pending": 1, "remap_failed": 0}, "
 
 @pytest.mark.parametrize(("cells", "word"), SICK)
 def test_39_a_card_with_memory_errors_is_not_healthy(stub, root, cells, word) -> None:
-    """Uncorrected errors and pending or failed row remapping are faults of that card, each with what to do; a healthy one has none."""
+    """Case 39: Uncorrected errors and pending or failed row remapping are faults of that card, each with what to do; a healthy one has none."""
     stub.write(card(name="NVIDIA A100-SXM4-80GB", **cells), card(1, name="NVIDIA A100-SXM4-80GB", ecc=0, remap_pending=0, remap_failed=0))
     sick, well = look(stub.environ, root).devices[:2]
     assert word in " ".join(sick.faults)
@@ -275,7 +275,7 @@ def test_39_a_card_with_memory_errors_is_not_healthy(stub, root, cells, word) ->
 
 
 def test_41_power_limits_are_read_with_their_default_and_range(stub, root) -> None:
-    """Limit, enforced limit, default and range are apart, so that a limit can be checked after it was set and put back."""
+    """Case 41: Limit, enforced limit, default and range are apart, so that a limit can be checked after it was set and put back."""
     stub.write(card(limit=250_000, enforced=240_000))
     device = look(stub.environ, root).devices[0]
     assert (device.power_limit_w, device.power_enforced_w, device.power_default_w, device.power_min_w, device.power_max_w) == (
@@ -288,7 +288,7 @@ def test_41_power_limits_are_read_with_their_default_and_range(stub, root) -> No
 
 
 def test_51_an_apu_has_one_pool(tmp_path) -> None:
-    """A carve-out of 512 MiB beside 110 GiB of GTT: GTT is the pool, bounded by what the host has available, never both added."""
+    """Case 51: A carve-out of 512 MiB beside 110 GiB of GTT: GTT is the pool, bounded by what the host has available, never both added."""
     base = "sys/class/drm/card0/device/"
     metrics = struct.pack("<HBB", 264, 3, 0) + bytes(260)
     files = {
@@ -306,7 +306,7 @@ def test_51_an_apu_has_one_pool(tmp_path) -> None:
 
 
 def test_51_a_board_keeps_its_vram(tmp_path) -> None:
-    """A board has GTT too; its own VRAM is what counts, and its free memory is total less used."""
+    """Case 51: A board has GTT too; its own VRAM is what counts, and its free memory is total less used."""
     base = "sys/class/drm/card1/device/"
     files = {
         "proc/meminfo": MEMINFO, base + "vendor": "0x1002\n", base + "device": "0x744c\n", base + "mem_info_vram_total": "25753026560\n", base + "mem_info_vram_used": "753026560\n",
@@ -329,7 +329,7 @@ class NotInstalled:
 
 
 def test_51_amdsmi_without_its_library(tmp_path) -> None:
-    """The binding dies with a KeyError: sysfs answers alone."""
+    """Case 51: The binding dies with a KeyError: sysfs answers alone."""
     base = "sys/class/drm/card0/device/"
     files = {
         base + "vendor": "0x1002\n",
@@ -342,7 +342,7 @@ def test_51_amdsmi_without_its_library(tmp_path) -> None:
 
 
 def test_53_an_integrated_intel_gpu_has_no_memory_of_its_own(tmp_path) -> None:
-    """No memory module at PCI 00:02.0: one pool with the host."""
+    """Case 53: No memory module at PCI 00:02.0: one pool with the host."""
     base = "sys/class/drm/card0/device/"
     files = {"proc/meminfo": MEMINFO, base + "vendor": "0x8086\n", base + "device": "0x7d55\n", base + "uevent": "DRIVER=i915\nPCI_SLOT_NAME=0000:00:02.0\n"}
     device = look({}, tree(tmp_path, files)).devices[0]
@@ -350,7 +350,7 @@ def test_53_an_integrated_intel_gpu_has_no_memory_of_its_own(tmp_path) -> None:
 
 
 def test_53_free_that_never_falls_is_not_believed(tmp_path) -> None:
-    """A board that says all is free while a process holds some: the sum over its processes is used instead, with a warning; a zero of a sensor is no reading."""
+    """Case 53: A board that says all is free while a process holds some: the sum over its processes is used instead, with a warning; a zero of a sensor is no reading."""
     base = "sys/class/drm/card0/device/"
     files = {
         base + "vendor": "0x8086\n", base + "device": "0x56a0\n", base + "uevent": "PCI_SLOT_NAME=0000:03:00.0\n", base + "lmem_total_bytes": f"{16 * GIB}\n",
@@ -364,7 +364,7 @@ def test_53_free_that_never_falls_is_not_believed(tmp_path) -> None:
 
 
 def test_47_the_scope_is_named(tmp_path) -> None:
-    """A container far below its own limit on a full host: what is available is the host's, and both scopes can be read apart."""
+    """Case 47: A container far below its own limit on a full host: what is available is the host's, and both scopes can be read apart."""
     files = {
         "proc/meminfo": "MemTotal: 263730000 kB\nMemAvailable: 900000 kB\n", "proc/self/cgroup": "0::/c\n", "sys/fs/cgroup/c/memory.max": f"{186 * GIB}\n",
         "sys/fs/cgroup/c/memory.current": f"{25 * GIB}\n", "sys/fs/cgroup/c/memory.stat": "anon 1\nfile 0\nshmem 0\n",

@@ -51,7 +51,7 @@ def v2(group: str, limit: str, usage: int = 0, cache: int = 0) -> dict[str, str]
     ],
 )
 def test_cgroup_limits(tmp_path, own, groups, limit) -> None:
-    """The tightest limit over the own group and all its ancestors counts; any limit at or above physical RAM is none."""
+    """Case 45: The tightest limit over the own group and all its ancestors counts; any limit at or above physical RAM is none."""
     host = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": own, **groups}).read()
     assert host.total_bytes == RAM
     assert host.cgroup_limit_bytes == limit if limit else isinstance(host.cgroup_limit_bytes, Missing)
@@ -69,7 +69,7 @@ WORKING = [(700, 300, 0, 400), (700, 300, 100, 500), (700, 300, 300, 700), (100,
 @pytest.mark.parametrize(("usage", "cache", "shared", "held"), WORKING)
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_working_set(tmp_path, version, usage, cache, shared, held) -> None:
-    """usage − file cache + shared memory, in both versions: a data loader that fills /dev/shm counts, a page cache does not (FIELD_CASES 49)."""
+    """Case 49: usage − file cache + shared memory, in both versions: a data loader that fills /dev/shm counts, a page cache does not (FIELD_CASES 49)."""
     groups = v1("/a/b", 2000, usage, cache) if version == 1 else v2("/a/b", "2000", usage, cache)
     stat = next(name for name in groups if name.endswith("memory.stat"))
     groups[stat] = groups[stat].replace("shmem 0", f"shmem {shared}")
@@ -108,7 +108,7 @@ def test_a_thermal_zone_stands_in(tmp_path) -> None:
 
 
 def test_a_file_that_is_refused_for_good_is_not_asked_again(tmp_path, monkeypatch) -> None:
-    """PSI that is there and answers EOPNOTSUPP is asked once (FIELD_CASES 57); a file that is gone for the moment is looked for again."""
+    """Case 57: PSI that is there and answers EOPNOTSUPP is asked once (FIELD_CASES 57); a file that is gone for the moment is looked for again."""
     import errno
     import os
 
@@ -133,7 +133,7 @@ def test_a_file_that_is_refused_for_good_is_not_asked_again(tmp_path, monkeypatc
 
 
 def test_totals_are_read_again(tmp_path) -> None:
-    """Swap that is added after the start is seen (FIELD_CASES 55), through the file that was opened first."""
+    """Case 55: Swap that is added after the start is seen (FIELD_CASES 55), through the file that was opened first."""
     probe = tree(tmp_path, {"/proc/meminfo": MEMINFO})
     assert probe.read().swap_total_bytes == 0
     (tmp_path / "proc/meminfo").write_text(MEMINFO.replace("SwapTotal:             0 kB", "SwapTotal:       8388608 kB"))

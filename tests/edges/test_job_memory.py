@@ -40,7 +40,7 @@ def test_the_working_set_of_the_jobs_own_group(tmp_path, files, by, peak) -> Non
     ],
 )
 def test_the_kernels_own_count_of_kills(tmp_path, name, text, kills) -> None:
-    """The proof of an OOM kill is the group's own counter, v1 or v2; where there is none nothing is claimed."""
+    """Case 59: The proof of an OOM kill is the group's own counter, v1 or v2; where there is none nothing is claimed."""
     (tmp_path / name).write_text(text)
     assert ProcessProbe(group_dir=str(tmp_path)).oom_kills() == kills
 

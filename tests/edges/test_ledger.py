@@ -129,7 +129,7 @@ def test_waiting_has_an_end(tmp_path) -> None:
 
 
 def test_a_card_with_a_hardware_fault_gets_no_job(tmp_path) -> None:
-    """However much is free on it, and however long one would wait: refused at once, with the fault (FIELD_CASES 39)."""
+    """Case 39: However much is free on it, and however long one would wait: refused at once, with the fault (FIELD_CASES 39)."""
     sick = reading(15)
     sick = sick.replace(devices=(sick.devices[0].replace(faults=("row remapping failed (as XID 64 says): isolate this card",)),))
     clock = FakeClock()

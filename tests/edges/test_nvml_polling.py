@@ -50,7 +50,7 @@ def test_support_is_remembered(polled) -> None:
 
 
 def test_a_card_is_lost_and_comes_back(polled) -> None:
-    """Its row stays with its identity, every reading gone, the fault named; the other card reads on; after a reset it is believed again."""
+    """Case 33: Its row stays with its identity, every reading gone, the fault named; the other card reads on; after a reset it is believed again."""
     stub, binding = polled
     stub.write(card(), card(1))
     probe = opened(binding)
@@ -66,7 +66,7 @@ def test_a_card_is_lost_and_comes_back(polled) -> None:
 
 
 def test_xids_are_faults(polled) -> None:
-    """An XID arrives with its number on its own card, once, and stays as a fault."""
+    """Case 33: An XID arrives with its number on its own card, once, and stays as a fault."""
     stub, binding = polled
     stub.write(card(), card(1))
     probe = opened(binding)
@@ -78,7 +78,7 @@ def test_xids_are_faults(polled) -> None:
 
 
 def test_a_hang_costs_one_deadline() -> None:
-    """One worker, one deadline; while it hangs nobody waits again and no row is lost; when the call returns the source is believed."""
+    """Case 37: One worker, one deadline; while it hangs nobody waits again and no row is lost; when the call returns the source is believed."""
     import _thread
 
     gate = _thread.allocate_lock()
@@ -128,7 +128,7 @@ def test_a_library_that_raises_leaves_its_rows() -> None:
 
 @pytest.mark.parametrize(("power", "busy", "stale"), [(200.0, 90.0, True), (200.0, 10.0, False), (None, 90.0, False)])
 def test_a_value_that_stands_still_under_load_is_stale(power, busy, stale) -> None:
-    """The same temperature and power for a minute at load are no reading; an idle card, or a whole degree alone, may well stand still."""
+    """Case 27: The same temperature and power for a minute at load are no reading; an idle card, or a whole degree alone, may well stand still."""
     cells = {} if power is None else {"power_draw_w": power}
     row = Device(id="cuda:0", backend="cuda", name="card", memory=Memory(), temperature_c=48.0, utilisation_percent=busy, sources=("nvml",), **cells)
     watch = Watch("nvml", lambda _now: (row,), deadline_ns=10**9, clock=FakeClock())

@@ -62,7 +62,7 @@ def test_a_loop_that_is_stopped_goes_on_to_the_same_end(tmp_path) -> None:
 
 @pytest.mark.parametrize("every", [1, 5])
 def test_ranks_decide_as_one_at_a_common_step(every, monkeypatch) -> None:
-    """A directive that only rank 0 sees takes effect on all ranks at the same step, whichever step the look falls on."""
+    """Case 63: A directive that only rank 0 sees takes effect on all ranks at the same step, whichever step the look falls on."""
     from brim import client
     from brim.integrations.callbacks import Loop
 

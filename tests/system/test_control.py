@@ -104,7 +104,7 @@ def test_a_job_answers_the_request_it_was_given(page):
 
 
 def test_an_incomplete_checkpoint_answers_nothing(page):
-    """A checkpoint without its complete marker is told, and does not count as an answer."""
+    """Case 67: A checkpoint without its complete marker is told, and does not count as an answer."""
     number = page.direct(control.CHECKPOINT)
     assert job(page.path, "from brim import client\nclient.step()\nclient.checkpointed('/tmp/x',1,complete=False)").ended() == 0
     assert page.last_checkpoint().complete is False

@@ -28,17 +28,15 @@ while True:
 """
 
 
-def rehearse(tmp_path, *states, flags=()):
+def rehearse(tmp_path, *states, flags=(), job=(sys.executable, "-S", "-c", JOB), starts=True):
     """Run a job under brim with the stub in its first state, then in the others, a second and a half apart; (exit code, records)."""
     pytest.importorskip("pynvml")
     stub = Stub(tmp_path)
     stub.write(states[0])
     env = {**os.environ, **stub.environ, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state")}
     words = ["--run-dir", str(tmp_path / "run"), "--device", "cuda:0", "--poll", "100ms", "--grace", "5s", "--floor", "1GiB", *flags]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "brim", "run", *words, "--", sys.executable, "-S", "-c", JOB], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert run.stdout.readline() == "ready\n", run.communicate()[1]
+    run = subprocess.Popen([sys.executable, "-m", "brim", "run", *words, "--", *job], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert not starts or run.stdout.readline() == "ready\n", run.communicate()[1]
     for state in states[1:]:
         time.sleep(1.5)
         stub.write(state)

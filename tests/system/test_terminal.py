@@ -87,7 +87,7 @@ def test_a_job_that_reads_gets_the_terminal(tmp_path) -> None:
 
 
 def test_as_the_first_process_it_reaps_and_forwards(tmp_path) -> None:
-    """In a PID namespace of its own: orphans do not pile up as zombies, SIGTERM takes the checkpoint path, the code comes out."""
+    """Case 65: In a PID namespace of its own: orphans do not pile up as zombies, SIGTERM takes the checkpoint path, the code comes out."""
     script = "for i in 1 2 3 4 5; do (sleep 0.1 &) ; done; sleep 1; ps -e -o stat= | grep -c Z; exec sleep 30"
     words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--poll", "100ms", "--grace", "2s", "--", "sh", "-c", script]
     run = subprocess.Popen(

@@ -32,7 +32,7 @@ def test_heat_slows_then_slows_more_then_pauses_then_lets_go():
 
 
 def test_a_pause_does_not_last_for_ever():
-    """After `pause_max_ns` a paused job goes on at a quarter of its speed (collective watchdogs)."""
+    """Case 71: After `pause_max_ns` a paused job goes on at a quarter of its speed (collective watchdogs)."""
     drive = Drive().look().steady(60, temp=78.0)
     assert drive.state.rung == "paused"
     drive.steady(300)
@@ -175,7 +175,7 @@ def test_a_stop_never_goes_back():
 
 
 def test_a_full_host_is_not_always_the_jobs_doing():
-    """Memory is short but the job holds next to nothing: it is told, and not killed."""
+    """Case 47: Memory is short but the job holds next to nothing: it is told, and not killed."""
     drive = Drive(PLAIN, listens=False).look().steady(5, free=100 * MIB, held=10 * MIB)
     assert drive.state.halt is None
     assert any("would not help" in reason for reason in [drive.said]) or ("stop", "terminating") not in drive.log

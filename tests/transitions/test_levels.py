@@ -136,7 +136,7 @@ def test_a_budget_less_what_the_job_holds():
 
 
 def test_a_frozen_temperature_is_unknown():
-    """Unchanged under load while the power moved by a fifth: the sensor is not believed; a steady load at a steady temperature is."""
+    """Case 27: Unchanged under load while the power moved by a fifth: the sensor is not believed; a steady load at a steady temperature is."""
     drive = Drive().look()
     for second in range(200):
         drive.look(draw=200.0 + second % 3)

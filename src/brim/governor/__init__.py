@@ -148,7 +148,9 @@ class Governor:
             self._peak[2] = lowest if self._peak[2] is None else min(lowest, self._peak[2])
         for track in state.tracks:
             if track.kind == FAULT and track.since_ns == now and track.level in (BLOCK, THROTTLE):
-                self._journal.append("fault", {"device": track.name.removeprefix("faults:"), "reason": track.why}, durable=False)
+                lost = {"device": track.name.removeprefix("faults:"), "reason": track.why}
+                loss = {"unpredicted": policy.losses.unpredicted(was, track), "checkpoint_age_ns": policy.losses.checkpoint_age_ns(state, now)}
+                self._journal.append("fault", {**lost, **(loss if track.level == BLOCK else {})}, durable=False)
         if state.checkpoint_at_ns != was.checkpoint_at_ns and look.words is not None:
             words = look.words
             body = {"step": words.checkpoint_step, "path": words.checkpoint_path, "complete": True, "at_ns": words.checkpoint_ended_ns}
@@ -196,7 +198,7 @@ class Governor:
         return Ending(
             status=status, by=by, reason=halt.why if halt else "", peak_held_bytes=held, peak_mapped_bytes=mapped, lowest_free_bytes=free,
             level_ns=self._level_ns, looks=self._looks, cause=halt.cause if halt else "", checkpoint=checkpoint_of(state), answered=state.answers + int(bool(halt and halt.answered)),
-            unanswered=state.unanswered, stages=tuple(self._stages), after=self._after,
+            unanswered=state.unanswered + int(bool(halt and halt.number >= 0 and not halt.answered)), stages=tuple(self._stages), after=self._after,
         )  # fmt: skip
 
 

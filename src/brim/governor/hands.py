@@ -22,11 +22,12 @@ from brim.units import MIB, format_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from brim.actions.group import Group
     from brim.actions.notify import Notifier
     from brim.actions.pause import Brake
+    from brim.actions.power import PowerCap
     from brim.actions.signal import Signaller
     from brim.control import Page
     from brim.facts.look import Look
@@ -49,10 +50,10 @@ class Hands:
         group: "Group | None",
         notifier: "Notifier",
         checkpoint_signal: int,
-        power: "tuple[Callable[[], str], Callable[[], str]] | None" = None,
+        power: "Mapping[str, PowerCap] | None" = None,
     ) -> None:
         self._leader, self._page, self._signaller, self._brake = leader, page, signaller, brake
-        self._group, self._notifier, self._checkpoint_signal, self._power = group, notifier, checkpoint_signal, power
+        self._group, self._notifier, self._checkpoint_signal, self._power = group, notifier, checkpoint_signal, power or {}
         self._capped = False
         self.ending_signal = int(signal.SIGTERM)
 
@@ -84,9 +85,9 @@ class Hands:
 
     def _slow(self, intent: "Intent", look: "Look") -> str:
         capped = ""
-        if self._power is not None and not self._capped:
+        if self._power and not self._capped:
             self._capped = True
-            capped = "; " + self._power[0]()
+            capped = "; " + "; ".join(cap.apply() for cap in self._power.values())
         if self._cooperates(look) and not self._brake.stopped:
             return self._direct(control.SLOW, intent) + capped
         return self._brake.slow(intent.permille) + capped
@@ -133,9 +134,16 @@ class Hands:
             said.append(f"{len(left)} process(es) still alive: {left[:8]}")
         return "; ".join(said) or "the memory came back, no process is left"
 
+    def keep(self, look: "Look") -> list[str]:
+        """Set caps again that something else has changed since (another service's own limit, a reset of the driver); the outcomes in words."""
+        if not self._capped:
+            return []
+        said = [self._power[device.id].again(device.power_limit_w) for device in look.reading.devices if device.id in self._power]
+        return [text for text in said if text]
+
     def finish(self) -> list[str]:
         """Undo what must not outlast the run: the brake, the power cap."""
         said = [self._brake.release() if self._brake.stopped else ""]
-        if self._capped and self._power is not None:
-            said.append(self._power[1]())
+        if self._capped:
+            said += [cap.restore() for cap in self._power.values()]
         return [text for text in said if text]

@@ -7,7 +7,7 @@ without a reading; a stop never goes back; the same inputs give the same answer.
 
 from brim.facts.look import UNSURE, Look
 from brim.facts.settings import Limits
-from brim.policy import forecast, halt, ladder, levels, signals
+from brim.policy import forecast, halt, ladder, levels, losses, signals
 from brim.policy.states import (
     BLOCK,
     CHECKPOINT,
@@ -58,6 +58,7 @@ def decide(limits: Limits, state: State, look: Look, now: int) -> Decision:
     if state.halt is not None:
         state, todo = halt.go_on(limits, state, look, now)
     elif cause := ladder.stop_cause(limits, state, look):
+        cause = (cause[0], losses.told(before, state, cause[1], now)) if cause[0] == "fault" else cause
         lead = [Intent(action=RESUME, why="a paused job cannot save")] if state.rung == PAUSED else []
         state, todo = halt.begin(limits, state, look, now, cause, may_save=not _dead(limits, look, cause[0]))
         todo = lead + todo

@@ -54,6 +54,8 @@ def go_on(limits: Limits, state: State, look: Look, now: int) -> "tuple[State, l
     assert halt is not None
     if halt.stage == ENDED:
         return state, []
+    halt = _heard(halt, look, now)  # first: a job may acknowledge and be gone before the next look
+    state = state.replace(halt=halt)
     if look.leader == GONE and look.others == 0:
         return state.replace(halt=halt.replace(stage=ENDED, since_ns=now)), [Intent(action=VERIFY, why="the job has ended")]
     if halt.stage == KILLING:
@@ -65,6 +67,14 @@ def go_on(limits: Limits, state: State, look: Look, now: int) -> "tuple[State, l
     if halt.stage in (ASKED, SIGNALLED):
         return _asking(limits, state, halt, look, now)
     return _terminating(limits, state, halt, look, now)
+
+
+def _heard(halt: Halt, look: Look, now: int) -> Halt:
+    """Take the job's answer to the stop over; while it is asked, the time to end by itself begins with it."""
+    words = look.words
+    if halt.answered or words is None or not 0 < halt.number <= words.answered:
+        return halt
+    return halt.replace(answered=True, since_ns=now if halt.stage in (ASKED, SIGNALLED) else halt.since_ns)
 
 
 def _enter(state: State, halt: Halt, stage: str, times: "tuple[int, int]", why: str) -> "tuple[State, list[Intent]]":
@@ -88,10 +98,6 @@ def _over(limits: Limits, state: State) -> bool:
 def _asking(limits: Limits, state: State, halt: Halt, look: Look, now: int) -> "tuple[State, list[Intent]]":
     """Wait for the answer, or for the end of the job; then SIGTERM."""
     words = look.words
-    answered = words is not None and 0 < halt.number <= words.answered
-    if answered and not halt.answered:
-        halt = halt.replace(answered=True, since_ns=now)
-        state = state.replace(halt=halt)
     if "stop_now" in look.wishes:
         return _enter(state, halt, TERMINATING, (now, now + limits.grace_ns), "asked a second time")
     if halt.answered and now - halt.since_ns >= LINGER_NS:

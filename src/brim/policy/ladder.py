@@ -56,7 +56,7 @@ _WISHES = (
 def stop_cause(limits: Limits, state: State, look: Look) -> "tuple[str, str] | None":
     """Give (cause, sentence) of a stop that is due now, the most urgent first; None where there is none."""
     for wish, cause, why in _WISHES:
-        if wish in look.wishes:
+        if wish in look.wishes and (wish != "leftover" or look.others):
             return cause, why
     blocked = [track for track in state.tracks if track.level == BLOCK]
     for kind, cause in ((FAULT, "fault"), (MEMORY, "memory"), (HEAT, "heat")):

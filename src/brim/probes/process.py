@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 MOST_ASKED = 64  # processes of a group whose mapped files are added up at one look
 
 
+SHELLS = ("sh", "dash", "bash", "ash", "zsh", "ksh", "fish", "busybox")
+
+
+def first_is_shell(root: str = "") -> str:
+    """The name of the first process (PID 1) where that is a shell, else nothing: a shell that waits for a command hands no signal on to it."""
+    try:
+        with open(f"{root}/proc/1/comm", "rb") as file:
+            name = file.read(64).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+    return name if name in SHELLS else ""
+
+
 class ProcessProbe:
     """Looks at processes through /proc. `root` lets a recorded tree stand in; `group_dir` and `kill_dir` are the job's own cgroup folders, `mark` the job's mark."""
 

@@ -56,6 +56,8 @@ def run(report: "Mapping[str, Any]") -> str:
         lines.append(f"- The stop went through: {', '.join(report['stop_stages'])}")
     last = report["checkpoint"]
     lines.append(f"- Last checkpoint: {last['state']}" + (f", step {last['step']}, {marked(last['path'])}" if last["state"] == "acknowledged" else ""))
+    if report["checkpoints_answered"] or report["checkpoints_unanswered"]:
+        lines.append(f"- Requests to save: {report['checkpoints_answered']} acknowledged, {report['checkpoints_unanswered']} not")
     if report["after"]:
         lines.append(f"- Afterwards: {marked(report['after'])}")
     if report["comparison"]:

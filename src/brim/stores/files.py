@@ -19,6 +19,17 @@ def write_whole(path: str, text: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise Unreadable(f"{path}: {fault.strerror or fault}") from None
+    with contextlib.suppress(OSError):
+        _sweep(path)
+
+
+def _sweep(path: str) -> None:
+    """Take away what writers of this file left beside it when they were killed."""
+    folder, name = os.path.split(path)
+    for entry in os.listdir(folder or "."):
+        pid = entry[len(name) + 1 : -4]
+        if entry.startswith(f"{name}.") and entry.endswith(".tmp") and pid.isdecimal() and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{pid}"):
+            os.unlink(os.path.join(folder, entry))
 
 
 def make_folder(path: str) -> None:
