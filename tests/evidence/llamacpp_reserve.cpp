@@ -3,6 +3,7 @@
 //
 // Build beside a libllama of the same build (b11434), whose internal headers it includes, and give it a text file, one line an item:
 //   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|B|F KEY a,b,c are arrays
+//   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
@@ -146,7 +147,7 @@ int main(int argc, char **argv) {
             } else if (k == "t") {
                 ggml_tensor t;
                 memset(&t, 0, sizeof t);
-                t.type = GGML_TYPE_F16;
+                t.type = v == "i32" ? GGML_TYPE_I32 : GGML_TYPE_F16;
                 ggml_set_name(&t, key.c_str());
                 gguf_add_tensor(g, &t);
             }

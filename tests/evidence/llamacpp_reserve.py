@@ -1,6 +1,6 @@
 """Runs the oracle of made-up models (llamacpp_reserve.cpp) and keeps what it says. Run: `python -m tests.evidence.llamacpp_reserve BINARY [--add FILE.json] [NAME …]`.
 
-FILE.json maps a name to the header's keys of a new made-up model (and may give its own `runs`); without names every model that was kept is asked again and compared.
+FILE.json maps a name to the header's keys of a new made-up model (and may give its own `runs` and the names `listed` in the header); without names every model that was kept is asked again and compared.
 """
 
 import argparse
@@ -23,10 +23,19 @@ def _line(key, value):
     return f"{'u' if isinstance(value, int) else 'f' if isinstance(value, float) else 's'} {key} {value}"
 
 
-def ask(binary, metadata, runs, nodes=False):
+def ask(binary, metadata, runs, nodes=False, listed=()):
     """Tensors, compute bytes and memory bytes (None where the engine refuses) of every run; with `nodes` the operations of each run, too."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join([*(_line(key, value) for key, value in metadata.items()), *("run " + " ".join(map(str, run)) for run in runs), ""]))
+        file.write(
+            "\n".join(
+                [
+                    *(_line(key, value) for key, value in metadata.items()),
+                    *(f"t {item}" for item in listed),
+                    *("run " + " ".join(map(str, run)) for run in runs),
+                    "",
+                ]
+            )
+        )
         file.flush()
         extra = {"NODES": "1"} if nodes else {}
         if any(key.endswith("nextn_predict_layers") for key in metadata):
@@ -63,15 +72,15 @@ def main():
     models = kept["models"]
     if given.add:
         for name, made in json.loads(Path(given.add).read_text()).items():
-            runs = made.pop("runs", None)
-            found = ask(given.binary, made, runs or kept["runs"])
-            models[name] = {"metadata": dict(sorted(made.items())), **found, **({"runs": runs} if runs else {})}
+            runs, listed = made.pop("runs", None), made.pop("listed", [])
+            found = ask(given.binary, made, runs or kept["runs"], listed=listed)
+            models[name] = {"metadata": dict(sorted(made.items())), **found, **({"runs": runs} if runs else {}), **({"listed": listed} if listed else {})}
             print(name, found["reserved"], found["memory"], flush=True)
         kept["models"] = dict(sorted(models.items()))
         GOLDEN.write_bytes(gzip.compress(json.dumps(kept, sort_keys=True).encode(), mtime=0))
         return
     for name in given.names or models:
-        found = ask(given.binary, models[name]["metadata"], models[name].get("runs", kept["runs"]))
+        found = ask(given.binary, models[name]["metadata"], models[name].get("runs", kept["runs"]), listed=models[name].get("listed", ()))
         print(name, "as kept" if all(found[key] == models[name][key] for key in ("reserved", "memory")) else f"differs: {found['reserved']} {found['memory']}")
 
 

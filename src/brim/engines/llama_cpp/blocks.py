@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOFTMAX, SIGMOID, SOFTMAX_WEIGHT = 1, 2, 3
+SOFTMAX, SIGMOID, SOFTMAX_WEIGHT, SQRT_SOFTPLUS = 1, 2, 3, 4
 
 
 class AttentionInput:
@@ -58,6 +58,7 @@ class Builder:
         self.temperature: T | None = None
         self.inputs: T | None = None
         self.hidden: T | None = None
+        self.token_ids: T | None = None
         self.positions: T = g.given("I32", tokens * hp.positions)
 
     # ---- weights and stores
@@ -92,17 +93,17 @@ class Builder:
             raise Wanting("the file has neither output.weight nor token_embd.weight")
         return found
 
-    def store(self, kind: str, il: int) -> T:
-        """A layer's cache tensor (`k`, `v`) or state (`r`, `s`) where it lies."""
-        key = (kind, il)
+    def store(self, kind: str, il: int, cache: "Cache | None" = None) -> T:
+        """A layer's cache tensor (`k`, `v`; of another cache than the layer's own: `cache`) or state (`r`, `s`) where it lies."""
+        key = (kind + cache.name if cache else kind, il)
         if key not in self._caches:
             home = self.placement.layers[il] if self.context.kv_offload else HOST
-            if kind in "kvi":
-                cache = self.memory.indexer if kind == "i" else self.memory.cache_of(self.hp, il)
-                assert cache is not None
-                row = next(row for row in cache.rows if row[0] == il)
-                dtype, width = (cache.type_k, row[1]) if kind in "ki" else (cache.type_v, row[2])
-                made = g.stored(dtype, (width, cache.cells, cache.streams), home, STATE)
+            if kind in "kv":
+                held = cache or self.memory.cache_of(self.hp, il)
+                assert held is not None
+                row = next(row for row in held.rows if row[0] == il)
+                dtype, width = (held.type_k, row[1]) if kind == "k" else (held.type_v, row[2])
+                made = g.stored(dtype, (width, held.cells, held.streams), home, STATE)
             else:
                 state = self.memory.state
                 assert state is not None
@@ -244,9 +245,9 @@ class Builder:
         flat = g.reshape(cur, side, count) if g.is_contiguous(cur) else g.cont(cur, side, count)
         return g.reshape(g.mul_mat(matrix, flat), *cur.ne)
 
-    def cache_keys(self, cur: T, ids: T, il: int, kind: str = "k") -> T:
+    def cache_keys(self, cur: T, ids: T, il: int, cache: "Cache | None" = None) -> T:
         """Write keys into a layer's cells (`cpy_k`)."""
-        store = self.store(kind, il)
+        store = self.store("k", il, cache)
         rows = g.view(cur, (cur.ne[0] * cur.ne[1], cur.ne[2]), (g.strides(cur)[2],))
         if store.ne[2] > 1:
             store = g.reshape(store, store.ne[0], store.ne[1] * store.ne[2])
@@ -267,9 +268,12 @@ class Builder:
         flat = g.reshape(store, 1, g.elements(store))
         return g.set_rows(flat, g.reshape(rows, 1, g.elements(rows)), ids)
 
-    def cached_keys(self, il: int, cache: Cache) -> T:
-        """All cells of a layer's keys (`get_k`)."""
-        store = self.store("k", il)
+    def cached_keys(self, il: int, cache: Cache, *, joined: bool = False) -> T:
+        """All cells of a layer's keys (`get_k`); `joined` reads a cache beside the layer's own, of one head."""
+        store = self.store("k", il, cache if joined else None)
+        if joined:
+            row = _row(store.type, store.ne[0])
+            return g.view(store, (store.ne[0], 1, cache.cells, cache.streams), (row, row, row * cache.cells))
         head, heads = self.hp.head_key(il), self.hp.kv_heads[il]
         row = _row(store.type, store.ne[0])
         return g.view(store, (head, heads, cache.cells, cache.streams), (_row(store.type, head), row, row * cache.cells))

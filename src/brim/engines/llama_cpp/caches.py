@@ -1,14 +1,19 @@
 """One frozen spec per cache of a context, each owning its cells, its layers and its bytes; the graph and the price read the same numbers.
 
 Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a latent cache, shared between layers (a later layer reads an earlier one's rows), and recurrent state. Source: llama.cpp
-b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-memory-recurrent.cpp.
+b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-kv-cache-dsv4.cpp, llama-memory-recurrent.cpp.
 """
 
 from brim.engines.llama_cpp.context import Context
-from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams
+from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams, Wanting
 from brim.engines.llama_cpp.weights import stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS
+from brim.units import round_up
 from brim.values import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Cache(Record):
@@ -45,13 +50,19 @@ class State(Record):
 
 
 class Memory(Record):
-    """All that a context keeps between micro-batches: the caches by name (`base`, `window`, `indexer`) and the recurrent state. `reads[il]` is the layer whose rows layer il reads."""
+    """All that a context keeps between micro-batches: the caches (`base`, `window`, and by name those `beside` them: an indexer's keys,
+    compressed cells and the f32 rows that they are made from) and the recurrent state. `reads[il]` is the layer whose rows layer il reads.
+    """
 
     base: Cache | None = None
     window: Cache | None = None
-    indexer: Cache | None = None
+    beside: tuple[Cache, ...] = ()
     state: State | None = None
     reads: tuple[int, ...] = ()
+
+    def named(self, name: str) -> Cache:
+        """One of the caches beside the main ones."""
+        return next(cache for cache in self.beside if cache.name == name)
 
     def cache_of(self, hp: Hparams, il: int) -> "Cache | None":
         """The cache that layer `il` reads."""
@@ -92,24 +103,61 @@ def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[i
     return Cache(name=name, cells=cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)
 
 
-def _indexer(hp: Hparams, context: Context) -> "Cache | None":
+def _indexer(hp: Hparams, context: Context) -> "tuple[Cache, ...]":
     """The keys of the layers that own an indexer: one head a cell, in the type of K; the Hadamard matrix is always there (llama-kv-cache-dsa.cpp)."""
     if hp.indexer is None:
-        return None
+        return ()
     width = hp.indexer[1]
     rows = tuple((il, width, 0) for il in range(hp.layers) if hp.indexes[il])
-    side = 64
-    while rows and width % (2 * side) == 0:
-        side *= 2
-    return Cache(
-        name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=side, rotation_v=0
+    return (
+        Cache(name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=_side(width)),
     )
+
+
+def _side(width: int) -> int:
+    """The largest Hadamard matrix from 64 on that divides a width."""
+    side = 64
+    while width % (2 * side) == 0:
+        side *= 2
+    return side
+
+
+def _compressed(hp: Hparams, context: Context) -> Memory:
+    """deepseek4: a window of keys for every layer, keys of 4 or 128 tokens made one, the indexer's, and the f32 rows that the next ones are made from.
+
+    Each sequence has cells of its own, shared cache or not (llama-kv-cache-dsv4.cpp).
+    """
+    assert hp.indexer is not None
+    streams, width, small = context.sequences, hp.key, hp.indexer[1]
+    narrow = context.cells if context.swa_full else min(context.cells, round_up(min(context.cells, hp.window + context.ubatch), 256))
+    every = range(hp.blocks)
+    fours, many = [il for il in every if hp.compressed[il] == 4], [il for il in every if hp.compressed[il] == 128]
+    if width == small or not fours:
+        raise Wanting("llama.cpp b11434 ends in a division by zero here: an indexer as wide as a head, or no layer with one")
+    turned = _side(width) if GGML_BLOCKS[context.type_k][0] > 1 and width % 64 == 0 else 0
+
+    def keys(name: str, cells: int, layers: "Iterable[int]", size: int, side: int) -> Cache:
+        rows = tuple((il, size, 0) for il in layers)
+        return Cache(name=name, cells=cells, streams=streams, type_k=context.type_k, type_v=context.type_k, rows=rows, rotation_k=side)
+
+    def pending(name: str, cells: int, layers: "list[int]", size: int) -> Cache:
+        rows = tuple((il, size, size) for il in layers if il < hp.layers)
+        return Cache(name=name, cells=cells, streams=streams * (1 + context.rollback), type_k="F32", type_v="F32", rows=rows)
+
+    quarter, little = (round_up(-(-context.cells // ratio), 256) for ratio in (4, 128))
+    beside = (
+        keys("fours", quarter, fours, width, turned), keys("many", little, many, width, turned), keys("indexer", quarter, fours, small, _side(small)),
+        pending("fours_state", 8, fours, 2 * width), pending("many_state", 128, many, width), pending("indexer_state", 8, fours, 2 * small),
+    )  # fmt: skip
+    return Memory(base=keys("base", context.cells, (), width, 0), window=keys("window", narrow, every, width, turned), beside=beside, reads=tuple(every))
 
 
 def remember(hp: Hparams, context: Context) -> Memory:
     """The memory module that llama.cpp makes for a model and a context."""
     if hp.arch in CACHELESS:
         return Memory()
+    if hp.compressed:
+        return _compressed(hp, context)
     state = None
     kept = tuple(il for il in range(hp.layers) if hp.recurrent[il])
     if kept:
@@ -119,7 +167,7 @@ def remember(hp: Hparams, context: Context) -> Memory:
     owners = [il for il in range(hp.layers) if _attends(hp, il)]
     base = _cache(hp, context, "base", context.cells, [il for il in owners if not hp.windowed[il]])
     window = _cache(hp, context, "window", context.window_cells, [il for il in owners if hp.windowed[il]]) if hp.window_kind else None
-    return Memory(base=base, window=window, indexer=_indexer(hp, context), state=state, reads=tuple(_read_from(hp, il) for il in range(hp.blocks)))
+    return Memory(base=base, window=window, beside=_indexer(hp, context), state=state, reads=tuple(_read_from(hp, il) for il in range(hp.blocks)))
 
 
 def _read_from(hp: Hparams, il: int) -> int:

@@ -106,8 +106,8 @@ class Context:
             raise Wanting(f"a {self.type_v.lower()} V cache needs flash attention: llama.cpp refuses this (--flash-attn on)")
         if quantised:
             self.auto_flash = False
-        if hp.mla and self.type_k != self.type_v:
-            raise Wanting("llama.cpp refuses different K and V cache types for a latent (MLA) cache")
+        if (hp.mla or hp.compressed) and self.type_k != self.type_v:
+            raise Wanting("llama.cpp refuses different K and V cache types for a cache that holds keys only")
 
     def _outputs(self, workload: LlamaWorkload, *, server: bool) -> None:
         """Rows of logits that the graph reserves."""

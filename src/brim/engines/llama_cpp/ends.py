@@ -17,7 +17,7 @@ def embed(b: Builder, *, scaled_rows: bool = False) -> T:
     if table is None:
         raise Wanting("the file has no token_embd.weight")
     wide = hp.width * (1 + hp.deepstack)
-    tokens = g.given("I32", b.tokens)
+    tokens = b.token_ids = g.given("I32", b.tokens)
     embedded = g.given("F32", wide, b.tokens)
     cur = _rows(table, tokens, wide)
     b.expand(cur)

@@ -1,9 +1,21 @@
 """Dense and expert feed-forward blocks of a replayed graph, in the order in which src/llama-graph.cpp (b11434) builds them: `build_ffn`, `build_moe_ffn`."""
 
 from brim.engines.llama_cpp import tensor as g
-from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, SOFTMAX_WEIGHT, Builder
+from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, SOFTMAX_WEIGHT, SQRT_SOFTPLUS, Builder
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
+
+_CLAMPED = frozenset(("deepseek4", "glm5-next", "hy_v4", "maple"))  # one operation clamps and gates
+
+
+def _limited(b: Builder, key: str, il: int) -> bool:
+    """Whether a layer's gated unit is clamped; deepseek4 files without the key of the shared expert clamp it as the others."""
+    limit = b.hp.get(key)
+    if limit is None and b.hp.arch == "deepseek4":
+        limit = b.hp.get("swiglu_clamp_exp")
+    if isinstance(limit, (list, tuple)):
+        return il < len(limit) and float(limit[il]) > 1e-6
+    return limit is not None and float(limit) > 1e-6
 
 
 def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", sequential: bool = False, halves: bool = False, down: bool = True) -> T:
@@ -18,8 +30,9 @@ def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", s
     if halves:
         cur = g.glu_halves(cur, act)
     elif gate is not None and not sequential:
-        limit = b.hp.get("swiglu_clamp_shexp")
-        if isinstance(limit, (list, tuple)) and il < len(limit) and float(limit[il]) > 1e-6 and act == "silu":
+        if act == "silu" and _limited(b, "swiglu_clamp_shexp", il):
+            if b.hp.arch in _CLAMPED:
+                return b.project(g.glu(cur, tmp, "swiglu_clamp"), il, f"ffn_down{suffix}")
             tmp = g.same("CLAMP", tmp)
             cur = g.mul(g.same("CLAMP", g.unary(cur, "silu")), tmp)
         else:
@@ -60,9 +73,20 @@ def _grouped(b: Builder, probs: T, experts: int, tokens: int, groups: int, used:
 
 
 def route(
-    b: Builder, logits: T, il: int, *, gating: int, normalise: bool, scaled: bool, bias: "T | None", raw_selection: bool, used: int, experts: int
+    b: Builder,
+    logits: T,
+    il: int,
+    *,
+    gating: int,
+    normalise: bool,
+    scaled: bool,
+    bias: "T | None",
+    raw_selection: bool,
+    used: int,
+    experts: int,
+    chosen: "T | None" = None,
 ) -> tuple[T, T]:
-    """The chosen experts' indices and weights."""
+    """The chosen experts' indices and weights; `chosen` are indices that are known before."""
     tokens = logits.ne[1]
     if gating == SOFTMAX:
         probs = g.soft_max(logits)
@@ -70,6 +94,8 @@ def route(
         probs = g.unary(logits, "sigmoid")
     elif gating == SOFTMAX_WEIGHT:
         probs = logits
+    elif gating == SQRT_SOFTPLUS:
+        probs = g.same("SQRT", g.unary(logits, "softplus"))
     else:
         raise Wanting(f"expert gating function {gating} is not modelled")
     selection = probs if bias is None else g.add(probs, bias)
@@ -78,7 +104,8 @@ def route(
     groups = int(b.hp.get("expert_group_count", 0))
     if groups > 1:
         selection = _grouped(b, selection, experts, tokens, groups, int(b.hp.get("expert_group_used_count", 0)))
-    chosen = g.top_k(selection, used)
+    if chosen is None:
+        chosen = g.top_k(selection, used)
     weights = g.get_rows(g.reshape(probs, 1, experts, tokens), chosen)
     if gating == SOFTMAX_WEIGHT:
         weights = g.reshape(g.soft_max(g.reshape(weights, used, tokens)), 1, used, tokens)
@@ -93,9 +120,18 @@ def route(
 
 
 def experts(
-    b: Builder, cur: T, il: int, act: str = "silu", *, gating: int = SOFTMAX, normalise: bool = True, logits: "T | None" = None, weigh_first: bool = False
+    b: Builder,
+    cur: T,
+    il: int,
+    act: str = "silu",
+    *,
+    gating: int = SOFTMAX,
+    normalise: bool = True,
+    logits: "T | None" = None,
+    weigh_first: bool = False,
+    known: "T | None" = None,
 ) -> T:
-    """Route, run the chosen experts, weigh and sum them (`build_moe_ffn`)."""
+    """Route, run the chosen experts, weigh and sum them (`build_moe_ffn`). `known`: indices of experts that no score decides."""
     hp = b.hp
     width, tokens = cur.ne[0], cur.ne[1]
     used, count = hp.experts_used[il], hp.experts
@@ -105,8 +141,8 @@ def experts(
     if gate_bias is not None:
         logits = g.add(logits, gate_bias)
     scale = float(hp.get("expert_weights_scale", 0.0))
-    chosen, weights = route(b, logits, il, gating=gating, normalise=normalise, scaled=scale not in (0.0, 1.0), bias=b.layer(il, "exp_probs_b.bias") or b.layer(il, "exp_probs_b.weight"),
-                            raw_selection=weigh_first, used=used, experts=count)  # fmt: skip
+    chosen, weights = route(b, logits, il, gating=gating, normalise=normalise, scaled=scale not in (0.0, 1.0), bias=None if known else b.layer(il, "exp_probs_b.bias") or b.layer(il, "exp_probs_b.weight"),
+                            raw_selection=weigh_first, used=used, experts=count, chosen=known)  # fmt: skip
     cur = g.reshape(cur, width, 1, tokens)
     if weigh_first:
         cur = g.mul(g.repeat(cur, width, used, tokens, 1), weights)
@@ -133,8 +169,9 @@ def _activated(b: Builder, cur: T, il: int, act: str, chosen: T) -> T:
             return g.same("SQR", g.unary(up, "relu"))
         return g.unary(up, act)
     gate = _expert_mm(b, il, "ffn_gate_exps", cur, chosen)
-    limit = b.hp.get("swiglu_clamp_exp")
-    if isinstance(limit, (list, tuple)) and il < len(limit) and float(limit[il]) > 1e-6 and act == "silu":
+    if act == "silu" and _limited(b, "swiglu_clamp_exp", il):
+        if b.hp.arch in _CLAMPED:
+            return g.glu(gate, up, "swiglu_clamp")
         up = g.same("CLAMP", up)
         return g.mul(g.same("CLAMP", g.unary(gate, "silu")), up)
     return g.glu(gate, up, act)

@@ -25,6 +25,7 @@ _BUILDERS = {
     "mistral4": "latent.deepseek2",
     "deepseek32": "indexers.sparse",
     "glm-dsa": "indexers.sparse",
+    "deepseek4": "deepseek4.deepseek4",
     "gemma3n": "gemma3n.gemma3n",
     "gemma4": "gemma4.gemma4",
     "kimi-linear": "kimi.kimi_linear",
@@ -46,7 +47,7 @@ CHECKED = {
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
-            "deci", "deepseek32", "glm-dsa",
+            "deci", "deepseek32", "deepseek4", "glm-dsa",
     ), _ORACLE),
 }  # fmt: skip
 

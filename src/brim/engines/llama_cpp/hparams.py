@@ -52,15 +52,17 @@ HYBRID = frozenset(
 CACHELESS = frozenset(
     ("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert", "modern-bert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1", "clef", "t5encoder")
 )  # fmt: skip
-_ROLLBACK = frozenset(("kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3"))
+_ROLLBACK = frozenset(
+    ("kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3", "deepseek4")
+)
 _FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr"))
 _SECTIONED = frozenset(("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"))
 _STILL_STEPS = frozenset(("smollm3", "llama4", "afmoe"))
 _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"))
-_INDEXED = frozenset(("deepseek32", "glm-dsa"))
+_INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("deepseek4", "glm5-next", "dots3note", "hy_v4", "minimax-m3", "qwen4exp", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "qwen4exp", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "hrm_text", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -73,6 +75,7 @@ class Hparams:
         "blocks",
         "cached",
         "causal",
+        "compressed",
         "context_trained",
         "deepstack",
         "experts",
@@ -119,6 +122,8 @@ class Hparams:
         self.width = self.need("embedding_length")
         self.blocks = self.need("block_count")
         self.nextn = int(self.get("nextn_predict_layers", 0))
+        if self.arch == "deepseek4" and f"blk.{self.blocks - self.nextn}.nextn.eh_proj.weight" not in self.tensors:
+            self.nextn = 0
         self.layers = self.blocks - self.nextn
         self.causal = bool(self.get("attention.causal", True))
         mapped = [int(n) for n in self.get("deepstack_mapping", ()) or ()]
@@ -188,11 +193,17 @@ class Hparams:
         """Which layers own an indexer, and its heads, head width and most kept cells (`indexer_n_head`, `indexer_head_size`, `indexer_top_k`)."""
         self.indexer: tuple[int, int, int] | None = None
         self.indexes = [False] * self.blocks
+        self.compressed: list[int] = []  # how many tokens become one cell in a layer, 0 for none; empty where the architecture does not compress
         if self.arch not in _INDEXED:
             return
         self.indexer = (self.need("attention.indexer.head_count"), self.need("attention.indexer.key_length"), self.need("attention.indexer.top_k"))
         types: list[Any] = [1] * self.blocks
-        if self.arch == "glm-dsa":
+        if self.arch == "deepseek4":
+            self.compressed = [int(ratio) for ratio in self.per_layer("attention.compress_ratios", 0)]
+            if any(ratio not in (0, 4, 128) for ratio in self.compressed):
+                raise Wanting("deepseek4.attention.compress_ratios holds a ratio that is not 0, 4 or 128")
+            types = [ratio == 4 for ratio in self.compressed]
+        elif self.arch == "glm-dsa":
             if self.context_trained >= 1 << 20:  # GLM 5.2 files without the key: two full layers, then every fourth
                 types = [int(il < 2 or (il - 2) % 4 == 0) for il in range(self.blocks)]
             types = self.per_layer("attention.indexer.types", types)
@@ -207,6 +218,9 @@ class Hparams:
             kind, default, period, given = "chunked", 8192, 4, 8192
         elif self.arch == "exaone4" and self.layers == 64:
             kind, default, period = "sliding", 4096, 4
+        elif self.arch == "deepseek4":
+            self.window_kind, self.window, self.windowed = "sliding", self.need("attention.sliding_window"), [True] * self.blocks
+            return
         elif self.arch in ("lfm2", "lfm2moe") and given:
             self.window_kind, self.window = "sliding", int(given)
             self.windowed = [n > 0 for n in self.kv_heads]

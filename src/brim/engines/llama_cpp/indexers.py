@@ -21,20 +21,19 @@ def chosen(b: Builder, il: int, cur: T, low: T, inp: AttentionInput) -> T:
     k = g.rope(g.reshape(k, size, 1, b.tokens), b.positions)
     assert inp.rot_k is not None
     q, k = g.mul_mat(inp.rot_k, q), g.mul_mat(inp.rot_k, k)
-    b.expand(b.cache_keys(k, inp.k_ids, il, "i"))
+    b.expand(b.cache_keys(k, inp.k_ids, il, inp.cache))
     weights = g.mul_mat(b.need(il, "indexer.proj.weight"), cur)
-    store, cells, streams = b.store("i", il), inp.cache.cells, inp.cache.streams
-    row = g.strides(store)[1]
-    k = g.view(store, (size, 1, cells, streams), (row, row, row * cells))
+    cells, streams = inp.cache.cells, inp.cache.streams
+    k = b.cached_keys(il, inp.cache, joined=True)
     nb, each = g.strides(q), b.tokens // streams
     q = g.view(q, (size, heads, each, streams), (nb[1], nb[2], nb[3] // streams))
     nb = g.strides(weights)
     weights = g.scale(g.view(weights, (heads, each, 1, streams), (nb[1], nb[2] // streams, nb[3] // streams)))
-    score = _scores(b, il, q, k, weights, inp.mask)
+    score = scores(b, il, q, k, weights, inp.mask)
     return g.cont(g.best(score, min(cells, most)))
 
 
-def _scores(b: Builder, il: int, q: T, k: T, weights: T, mask: T) -> T:
+def scores(b: Builder, il: int, q: T, k: T, weights: T, mask: T) -> T:
     """One score for each token and cell, by the fused operation or by its parts."""
     if b.context.fused_indexer:
         made = T("LIGHTNING_INDEXER", "F32", (k.ne[2], q.ne[2], 1, q.ne[3]), (q, k, weights, mask))
@@ -45,14 +44,14 @@ def _scores(b: Builder, il: int, q: T, k: T, weights: T, mask: T) -> T:
     return g.add(g.cont(g.permute(g.sum_rows(score), 2, 1, 0, 3)), mask)
 
 
-def narrowed(mask: T, best: T) -> T:
+def narrowed(mask: T, best: T, zero: str = "F32") -> T:
     """The mask of a cache with all but the chosen cells taken out (`build_attn` of `llm_graph_input_attn_k_dsa`)."""
     every = g.same("FILL", mask)
     nb, ne = g.strides(every), every.ne
     every = g.view(every, (1, ne[0], ne[1], ne[3]), nb[:3])
     steps = g.strides(best)
     ids = g.view(best, (best.ne[0], best.ne[1], best.ne[3], 1), (steps[1], steps[2], best.ne[3] * steps[3]))
-    zeros = g.same("FILL", g.leaf("F32", 1, ids.ne[0], ids.ne[1], ids.ne[2]))
+    zeros = g.same("FILL", g.leaf(zero, 1, ids.ne[0], ids.ne[1], ids.ne[2]))
     kept = g.set_rows(every, zeros, ids)
     nb = g.strides(kept)
     return g.add(g.view(kept, (kept.ne[1], kept.ne[2], 1, kept.ne[3]), (nb[2], nb[3], nb[3])), mask)
@@ -63,8 +62,7 @@ def sparse(b: Builder) -> T:
     hp = b.hp
     cur = embed(b)
     b.attend_to(keys_only=True)
-    assert b.memory.indexer is not None
-    inp = b.attention_input(b.memory.indexer, keys_only=True, half=b.context.fused_indexer)
+    inp = b.attention_input(b.memory.named("indexer"), keys_only=True, half=b.context.fused_indexer)
     ids = b.output_ids()
     lead = int(hp.get("leading_dense_block_count", 0))
     gating = int(hp.get("expert_gating_func", 0)) or SIGMOID

@@ -25,6 +25,10 @@ _BESIDE = {
     "imatrix": "this is an importance matrix and no model",
     "vocab": "this file holds a vocabulary and no tensors",
 }
+_WHOSE = {
+    "indexer": " of the indexer", "fours": " of four tokens", "many": " of 128 tokens", "fours_state": " of keys to be made one and their scores", "many_state": " of keys to be made one and their scores",
+    "indexer_state": " of the indexer's keys to be made one and their scores",
+}  # fmt: skip
 _CUDA_LIKE = frozenset(("cuda", "rocm", "hip", "musa"))
 
 
@@ -110,7 +114,9 @@ def _weights(hp: Hparams, placement: Placement) -> list[Part]:
 
 def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement) -> list[Part]:
     parts: list[Part] = []
-    for cache, name in ((memory.base, "kv_cache"), (memory.window, "kv_cache_swa"), (memory.indexer, "kv_cache")):
+    named = [(memory.base, "kv_cache"), (memory.window, "kv_cache_swa")]
+    named += [(cache, "recurrent_state" if cache.name.endswith("_state") else "kv_cache") for cache in memory.beside]
+    for cache, name in named:
         if cache is not None:
             parts += _cache(cache, name, context, placement)
     if memory.state is not None:
@@ -154,7 +160,7 @@ def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> l
             row = f"{key} keys in {cache.type_k.lower()}" + (f" + {value} values in {cache.type_v.lower()}" if value else "")
         else:
             row = f"keys in {cache.type_k.lower()} and values in {cache.type_v.lower()} of {len(widths[device])} widths"
-        row += " of the indexer" if cache.name == "indexer" else ""
+        row += _WHOSE.get(cache.name, "")
         rule = f"{cache.streams} × {cache.cells} cells × {layers} layers × ({row}) = {size}"
         parts.append(Part(name=name, device=device, bytes=exactly(size), rule=rule, source=f"{_BUILD}, llama-kv-cache.cpp: llama_kv_cache()"))
     return parts

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 Shape4 = tuple[int, int, int, int]
 
 # In-place capable operations: ggml-alloc.c `ggml_op_can_inplace`.
-INPLACE = frozenset(("FILL", "SCALE", "ADD", "ADD_ID", "ADD1", "SUB", "MUL", "DIV", "SQR", "SQRT", "LOG", "UNARY", "ROPE", "RMS_NORM", "CLAMP", "SOFT_MAX"))
+INPLACE = frozenset(
+    ("FILL", "SCALE", "ADD", "ADD_ID", "ADD1", "SUB", "MUL", "DIV", "SQR", "SQRT", "LOG", "UNARY", "ROPE", "ROPE_BACK", "RMS_NORM", "CLAMP", "SOFT_MAX")
+)
 VIEW_OPS = frozenset(("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"))
 
 WEIGHTS, STATE = 1, 2

@@ -30,6 +30,7 @@ def _signatures(hp: Hparams, placement: Placement) -> "list[int]":
             hp.recurrent[il],
             hp.cached[il],
             hp.indexes[il],
+            hp.compressed[il] if hp.compressed else 0,
             hp.heads[il],
             hp.kv_heads[il],
             hp.ff[il],
