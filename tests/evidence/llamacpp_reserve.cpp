@@ -2,7 +2,7 @@
 // tests/golden/llamacpp_reserved.json.gz.
 //
 // Build beside a libllama of the same build (b11434), whose internal headers it includes, and give it a text file, one line an item:
-//   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|B|F KEY a,b,c are arrays
+//   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|Q|B|F KEY a,b,c are arrays (Q of 64 bits)
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
@@ -134,6 +134,11 @@ int main(int argc, char **argv) {
                 for (auto &x : split(v))
                     a.push_back(std::stoul(x));
                 gguf_set_arr_data(g, key.c_str(), GGUF_TYPE_UINT32, a.data(), a.size());
+            } else if (k == "Q") {
+                std::vector<uint64_t> a;
+                for (auto &x : split(v))
+                    a.push_back(std::stoull(x));
+                gguf_set_arr_data(g, key.c_str(), GGUF_TYPE_UINT64, a.data(), a.size());
             } else if (k == "B") {
                 std::vector<int8_t> a;
                 for (auto &x : split(v))

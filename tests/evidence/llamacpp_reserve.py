@@ -13,10 +13,13 @@ from pathlib import Path
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_reserved.json.gz"
 
 
+_LONG = frozenset(("layer_multipliers", "head_offsets", "head_vocab_sizes"))
+
+
 def _line(key, value):
     """One key in the oracle's words."""
     if isinstance(value, list):
-        kind = "B" if isinstance(value[0], bool) else "F" if isinstance(value[0], float) else "U"
+        kind = "B" if isinstance(value[0], bool) else "F" if isinstance(value[0], float) else "Q" if key.rpartition(".")[2] in _LONG else "U"
         return f"{kind} {key} {','.join(str(int(item) if kind == 'B' else item) for item in value)}"
     if isinstance(value, bool):
         return f"b {key} {int(value)}"

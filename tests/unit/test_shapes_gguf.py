@@ -41,6 +41,7 @@ def test_caches_by_the_layers_alone_are_those_of_the_engine(row):
 
 SHARED = "a layer that takes another's choice of cells has no indexer cache, though this file holds an indexer for it"
 COMPRESSED = "beside the window there are cells of 4 and of 128 tokens made one, and the rows that they are made from"
+POOLED = "the indexer caches raw and pooled keys beside ordinary attention, and one layer has a history of word groups"
 ENGINES_OWN = {  # where llama.cpp b11434 caches something else than the file says, and why
     "deepseek2-old": "a file without key_length_mla is cached expanded, although its attention is latent",
     "smallthinker": "src/models/smallthinker.cpp sets a window of 4096 whatever the file says",
@@ -48,6 +49,9 @@ ENGINES_OWN = {  # where llama.cpp b11434 caches something else than the file sa
     "deepseek4-wide": COMPRESSED,
     "glm-dsa-52": SHARED,
     "glm-dsa-shared": SHARED,
+    "qwen4exp": POOLED,
+    "qwen4exp-dense": POOLED,
+    "qwen4exp-words": POOLED,
 }
 
 

@@ -94,7 +94,7 @@ class Builder:
         return found
 
     def store(self, kind: str, il: int, cache: "Cache | None" = None) -> T:
-        """A layer's cache tensor (`k`, `v`; of another cache than the layer's own: `cache`) or state (`r`, `s`) where it lies."""
+        """A layer's cache tensor (`k`, `v`; of another cache than the layer's own: `cache`) or state (`r`, `s`, history `p`) where it lies."""
         key = (kind + cache.name if cache else kind, il)
         if key not in self._caches:
             home = self.placement.layers[il] if self.context.kv_offload else HOST
@@ -107,7 +107,7 @@ class Builder:
             else:
                 state = self.memory.state
                 assert state is not None
-                made = g.stored("F32", (state.conv if kind == "r" else state.state, state.rows), home, STATE)
+                made = g.stored("F32", ({"r": state.conv, "s": state.state, "p": state.history[1]}[kind], state.rows), home, STATE)
             self._caches[key] = made
         return self._caches[key]
 

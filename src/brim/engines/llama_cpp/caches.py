@@ -36,17 +36,18 @@ class Cache(Record):
 
 
 class State(Record):
-    """Recurrent state, always f32: `rows` sequences (with their rollback copies) of `conv` and `state` values for each layer."""
+    """Recurrent state, always f32: `rows` sequences (with their rollback copies) of `conv` and `state` values for each layer, and of more (layer, values) in one."""
 
     rows: int
     conv: int
     state: int
     layers: tuple[int, ...]
+    history: tuple[int, int] = (-1, 0)
 
-    @property
-    def layer_bytes(self) -> int:
+    def layer_bytes(self, il: int) -> int:
         """Bytes of one layer's rows."""
-        return -(-4 * self.conv * self.rows // 128) * 128 + -(-4 * self.state * self.rows // 128) * 128
+        more = self.history[1] if il == self.history[0] else 0
+        return sum(-(-4 * size * self.rows // 128) * 128 for size in (self.conv, self.state, more))
 
 
 class Memory(Record):
@@ -104,10 +105,13 @@ def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[i
 
 
 def _indexer(hp: Hparams, context: Context) -> "tuple[Cache, ...]":
-    """The keys of the layers that own an indexer: one head a cell, in the type of K; the Hadamard matrix is always there (llama-kv-cache-dsa.cpp)."""
+    """The keys of the layers that own an indexer: one head a cell, in the type of K; the Hadamard matrix is always there (llama-kv-cache-dsa.cpp).
+
+    qwen4exp keeps a pooled key beside each raw one and no matrix (llama-memory-hybrid-idx.cpp).
+    """
     if hp.indexer is None:
         return ()
-    width = hp.indexer[1]
+    width = hp.indexer[1] * (2 if hp.pool else 1)
     rows = tuple((il, width, 0) for il in range(hp.layers) if hp.indexes[il])
     return (
         Cache(name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=_side(width)),
@@ -161,7 +165,7 @@ def remember(hp: Hparams, context: Context) -> Memory:
     state = None
     kept = tuple(il for il in range(hp.layers) if hp.recurrent[il])
     if kept:
-        state = State(rows=context.sequences * (1 + context.rollback), conv=hp.rows_r, state=hp.rows_s, layers=kept)
+        state = State(rows=context.sequences * (1 + context.rollback), conv=hp.rows_r, state=hp.rows_s, layers=kept, history=hp.history)
     if hp.arch in RECURRENT:
         return Memory(state=state)
     owners = [il for il in range(hp.layers) if _attends(hp, il)]

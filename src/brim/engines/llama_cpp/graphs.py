@@ -26,6 +26,7 @@ _BUILDERS = {
     "deepseek32": "indexers.sparse",
     "glm-dsa": "indexers.sparse",
     "deepseek4": "deepseek4.deepseek4",
+    "qwen4exp": "qwen4.qwen4exp",
     "gemma3n": "gemma3n.gemma3n",
     "gemma4": "gemma4.gemma4",
     "kimi-linear": "kimi.kimi_linear",
@@ -47,7 +48,7 @@ CHECKED = {
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
-            "deci", "deepseek32", "deepseek4", "glm-dsa",
+            "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp",
     ), _ORACLE),
 }  # fmt: skip
 

@@ -55,14 +55,14 @@ CACHELESS = frozenset(
 _ROLLBACK = frozenset(
     ("kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3", "deepseek4")
 )
-_FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr"))
+_FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "paddleocr"))
 _SECTIONED = frozenset(("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"))
 _STILL_STEPS = frozenset(("smollm3", "llama4", "afmoe"))
 _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"))
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "qwen4exp", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "hrm_text", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -82,6 +82,7 @@ class Hparams:
         "experts_used",
         "ff",
         "heads",
+        "history",
         "indexer",
         "indexes",
         "key",
@@ -92,6 +93,8 @@ class Hparams:
         "mixed",
         "mla",
         "nextn",
+        "pool",
+        "pooled",
         "positions",
         "recurrent",
         "rollback",
@@ -132,6 +135,7 @@ class Hparams:
         self._indexers()
         self._windows()
         self._recurrent()
+        self._pools()
         self._vocabulary()
         sections = self.get("rope.dimension_sections") or (0, 0)
         multi = self.arch in _SECTIONED and int(sections[0]) > 0 and int(sections[1]) > 0
@@ -251,7 +255,7 @@ class Hparams:
         arch, blocks = self.arch, self.blocks
         if arch in RECURRENT or arch == "falcon-h1":
             self.recurrent = [True] * blocks
-        elif arch in ("qwen3next", "qwen35", "qwen35moe", "minimax-01"):
+        elif arch in ("qwen3next", "qwen35", "qwen35moe", "qwen4exp", "minimax-01"):
             interval = int(self.get("full_attention_interval", 8 if arch == "minimax-01" else 4))
             flags = [il < self.layers and (il + 1) % interval != 0 for il in range(blocks)]
             self.recurrent = [bool(flag) for flag in self.per_layer("attention.recurrent_layers", flags)]
@@ -264,6 +268,22 @@ class Hparams:
         self.rows_r = self.rows_s = 0
         if any(self.recurrent):
             self._state_rows()
+
+    def _pools(self) -> None:
+        """qwen4exp: how many tokens an indexer's key stands for (`indexer_kpool`), where, and the layer that looks words up, with its row of history (`ple_conv_state`)."""
+        self.pool, self.pooled, self.history = 0, [False] * self.blocks, (-1, 0)
+        if self.arch != "qwen4exp":
+            return
+        self.indexer = (self.need("attention.indexer.head_count"), self.need("attention.indexer.key_length"), self.need("attention.indexer.top_k"))
+        self.indexes = [il < self.layers and not self.recurrent[il] for il in range(self.blocks)]
+        ratios = [int(ratio) for ratio in self.per_layer("attention.compress_ratios", 0)]
+        self.pool, self.pooled = max(ratios), [ratio > 0 for ratio in ratios]
+        if any(ratio not in (0, self.pool) for ratio in ratios) or self.pool == 1 or (self.pool and self.indexer[2] % self.pool):
+            raise Wanting("qwen4exp.attention.compress_ratios must be one ratio above 1 that divides attention.indexer.top_k")
+        looked = self.get("ple.layers") or ()
+        if looked:
+            size = (self.need("ple.conv_kernel") - 1) * self.need("ple.ngram_size") * self.need("hyper_connection.count") * self.width
+            self.history = (int(looked[0]) if isinstance(looked, (list, tuple)) else int(looked), size)
 
     def _state_rows(self) -> None:
         """`llama_hparams::n_embd_r` and `n_embd_s`."""
@@ -300,6 +320,8 @@ class Hparams:
             return int(il < 10)
         if self.arch == "rwkv7":
             return int(il > 0)
+        if self.arch == "qwen4exp":
+            return 2 * int(self.pooled[il]) + int(self.history[0] == il)
         if self.deepstack:
             mapped = self.get("deepstack_mapping")
             return int(il < self.deepstack) if not mapped else int(mapped[il]) + 2

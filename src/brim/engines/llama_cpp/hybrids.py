@@ -11,6 +11,10 @@ from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.recurrent import conv_state, delta_rule, mamba, mamba2, rows, short_conv, ssm_conv
 from brim.engines.llama_cpp.tensor import T
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def mamba_only(b: Builder) -> T:
     """mamba and mamba2: nothing but state-space blocks."""
@@ -78,8 +82,8 @@ def lfm2(b: Builder) -> T:
     return b.finish(cur, normed=False)
 
 
-def _gated_attention(b: Builder, il: int, cur: T) -> T:
-    """Attention whose output is gated by a second half of the query projection."""
+def gated_attention(b: Builder, il: int, cur: T, mask: "Callable[[T], T] | None" = None) -> T:
+    """Attention whose output is gated by a second half of the query projection; `mask` narrows the cache's."""
     hp, tokens = b.hp, b.tokens
     head, heads, kv = hp.value, hp.heads[il], hp.kv_heads[il]
     if b.layer(il, "attn_qkv.weight") is None:
@@ -96,7 +100,7 @@ def _gated_attention(b: Builder, il: int, cur: T) -> T:
     gate = g.view(full, (head, heads, tokens, 1), nb[1:4], head * 4)
     k, v = g.reshape(k, head, kv, tokens), g.reshape(v, head, kv, tokens)
     q, k = b.normed(q, il, "attn_q_norm"), b.normed(k, il, "attn_k_norm")
-    cur = b.attention(il, g.rope(q, b.positions), g.rope(k, b.positions), v, wo="")
+    cur = b.attention(il, g.rope(q, b.positions), g.rope(k, b.positions), v, wo="", mask=mask)
     gate = g.unary(g.cont(gate, head * heads, tokens), "sigmoid")
     return b.project(g.mul(cur, gate), il, "attn_output")
 
@@ -146,15 +150,15 @@ def _beta_and_gate(b: Builder, il: int, cur: T, keys: int, values: int) -> tuple
     return beta, g.reshape(gate, 1, values, st, ns)
 
 
-def _delta_net(b: Builder, il: int, cur: T) -> T:
-    """A gated delta net layer."""
+def delta_net(b: Builder, il: int, cur: T, *, gate_by: str = "silu", conv_rows: "Callable[[Builder, int, T, int, int], T]" = conv_state) -> T:
+    """A gated delta net layer; `conv_rows` reads and writes the convolution's rows."""
     hp, st, ns = b.hp, b.sequence_tokens, b.sequences
     inner, key, keys, values = (int(hp.get(name, 0)) for name in ("ssm.inner_size", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank"))
     value = inner // values
     mixed, z = _mixed_inputs(b, il, cur, key, keys, value, values)
     beta, gate = _beta_and_gate(b, il, cur, keys, values)
     kernel = b.need(il, "ssm_conv1d.weight")
-    joined = conv_state(b, il, mixed, kernel.ne[0], inner + 2 * keys * key)
+    joined = conv_rows(b, il, mixed, kernel.ne[0], inner + 2 * keys * key)
     state = g.reshape(rows(b, b.store("s", il), hp.rows_s), value, value, values, ns)
     conv = g.unary(ssm_conv(joined, kernel), "silu")
     row = 4 * (2 * key * keys + value * values)
@@ -167,7 +171,7 @@ def _delta_net(b: Builder, il: int, cur: T) -> T:
         k = g.reshape(g.repeat(g.reshape(k, key, 1, keys, st * ns), key, more, keys, st * ns), key, values, st, ns)
     out = delta_rule(b, il, q, k, v, gate, beta, state)
     normed = b.normed(out, il, "ssm_norm")
-    out = g.mul(normed, g.unary(g.reshape(z, value, values, st, ns), "silu"))
+    out = g.mul(normed, g.unary(g.reshape(z, value, values, st, ns), gate_by))
     out = g.reshape(out, value * values, st, ns)
     out = b.mm(b.need(il, "ssm_out.weight"), out, b.layer(il, "ssm_out.scale") if hp.arch != "qwen3next" else None)
     return g.reshape(out, hp.width, st * ns)
@@ -183,7 +187,7 @@ def qwen3next(b: Builder) -> T:
         residual = cur
         cur = b.normed(cur, il, "attn_norm")
         b.expand(cur)
-        cur = _delta_net(b, il, cur) if b.hp.recurrent[il] else _gated_attention(b, il, cur)
+        cur = delta_net(b, il, cur) if b.hp.recurrent[il] else gated_attention(b, il, cur)
         joined = g.add(cur, residual)
         cur = b.normed(joined, il, "post_attention_norm")
         if b.layer(il, "ffn_gate_inp.weight") is None:

@@ -121,13 +121,13 @@ def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement)
             parts += _cache(cache, name, context, placement)
     if memory.state is not None:
         state = memory.state
-        held: dict[str, int] = {}
+        held: dict[str, list[int]] = {}
         for il in state.layers:
-            home = placement.layers[il] if context.kv_offload else HOST
-            held[home] = held.get(home, 0) + 1
+            held.setdefault(placement.layers[il] if context.kv_offload else HOST, []).append(il)
         for device, layers in sorted(held.items()):
-            size = layers * state.layer_bytes
-            rule = f"{layers} layers × {state.rows} rows × ({state.conv} + {state.state}) values × 4 B = {size}"
+            size = sum(state.layer_bytes(il) for il in layers)
+            more = f" + {state.rows} × {state.history[1]} × 4 B of history" if state.history[0] in layers else ""
+            rule = f"{len(layers)} layers × {state.rows} rows × ({state.conv} + {state.state}) values × 4 B{more} = {size}"
             parts.append(
                 Part(
                     name="recurrent_state",

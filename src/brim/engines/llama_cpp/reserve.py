@@ -182,7 +182,7 @@ _LEARNED: "dict[tuple[object, ...], _Learned]" = {}
 def _from_program(hp: Hparams, context: Context, placement: Placement, where: "tuple[object, ...]") -> "Reserve | None":
     """The buffers from a recorded walk, where the same graph was asked for at several lengths already."""
     slides = bool(hp.window_kind) and not context.swa_full
-    if len(placement.gpus) > 1 or hp.compressed or (slides and context.window_cells == context.cells):
+    if len(placement.gpus) > 1 or hp.compressed or hp.pool or (slides and context.window_cells == context.cells):
         return None
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.streams, context.window_cells if slides else 0, context.kv_offload, context.op_offload,
