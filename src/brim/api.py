@@ -345,8 +345,13 @@ def run_folder(run: str) -> str:
 
 
 def report(run: str) -> "dict[str, Any]":
-    """The `brim.run/1` document of a run. `Unreadable` where there is none or it is no JSON."""
-    return run_document(run_folder(run), "report.json", "brim.run/1", "no report here", "Name a run folder, or one of the runs in the state folder.")
+    """The `brim.run/1` document of a run. `Unreadable` where there is none or it is no JSON. One whose writing was interrupted is written first, from the journal."""
+    folder = run_folder(run)
+    if not os.path.lexists(os.path.join(folder, "report.json")):
+        from brim.dossier import recover
+
+        recover(folder)
+    return run_document(folder, "report.json", "brim.run/1", "no report here", "Name a run folder, or one of the runs in the state folder.")
 
 
 def run_document(folder: str, name: str, schema: str, absent: str, hint: str) -> "dict[str, Any]":

@@ -8,7 +8,7 @@ from brim.actions.files import write_atomically
 from brim.actions.notify import to_stderr
 from brim.governor import Ending, checkpoint_of
 from brim.journal.store import Journal
-from brim.records import report_digest
+from brim.records import LATER, report_digest
 from brim.reports import documents, markdown
 from brim.values import plain
 
@@ -92,12 +92,16 @@ class Book:
         )  # fmt: skip
 
     def close(self, exit_code: int, by: str, reason: str, ending: "Ending | None") -> "Mapping[str, Any]":
-        """Write the end record with the report's digest, then resume.json and the reports, which carry the journal's head."""
+        """Write the end record with the report and its digest, then the reports, which carry the journal's head, then resume.json.
+
+        resume.json says last that the run has ended: a run that is cut between these says of itself that it did not end well, and the end record holds what the papers lack.
+        """
         report = documents.run(
             run_dir=self.run_dir, command=self.command, limits=self._limits, prediction=self._prediction, ending=ending, exit_code=exit_code, by=by, reason=reason,
             began_wall_ns=self._begun_wall_ns, lasted_ns=self.clock.now_ns() - self._begun_ns, engine_log=self._log(), journal_head="",
         )  # fmt: skip
-        self.journal.append("end", {"exit_code": exit_code, "by": by, "report_sha256": report_digest(report)}, deadline_ns=5_000_000_000)
+        whole = {key: value for key, value in report.items() if key not in LATER}
+        self.journal.append("end", {"exit_code": exit_code, "by": by, "report_sha256": report_digest(report), "report": whole}, deadline_ns=5_000_000_000)
         self.journal.close()
         report["journal_head"] = self.journal.head
         self._closed = True
@@ -105,9 +109,9 @@ class Book:
         if self._thread.is_alive():
             self._thread.join(5.0)
         cause = "" if ending is None else ending.cause
-        self._write("resume.json", self._resume(exit_code, by, cause, reason, None if ending is None else ending.checkpoint), mode=0o600)
         self._write("report.json", report)
         self._write("report.md", markdown.run(report))
+        self._write("resume.json", self._resume(exit_code, by, cause, reason, None if ending is None else ending.checkpoint), mode=0o600)
         return report
 
     def _log(self) -> str:

@@ -9,7 +9,7 @@ from brim.facts.evidence import Comparison, Evidence
 from brim.facts.settings import FLOOR_BYTES
 from brim.journal import blocks, store
 from brim.records import report_digest
-from brim.stores import digest
+from brim.stores import digest, files
 from brim.values import Missing, Record
 
 TYPE_CHECKING = False
@@ -67,6 +67,37 @@ def finished(folder: str) -> bool:
             return NOT_FINISHED not in file.read()  # the page can be made of a run that is going, too
     except OSError:
         return False
+
+
+def interrupted(folder: str) -> "dict[str, Any] | None":
+    """The end record of a run whose papers do not say that it ended: brim itself was ended between the record and the papers. None for any other run."""
+    if finished(folder):
+        return None
+    last = None
+    for line in store.events(os.path.join(folder, "journal.db")):
+        last = line
+    return body_of(last) if last is not None and last.kind == "end" else None
+
+
+def recover(folder: str) -> bool:
+    """Write report.json and report.md of an interrupted ending from its end record, once the chain is proved; False where there is nothing to recover.
+
+    Not covered: what a profile would have added. `BrokenJournal` where the chain does not hold, `Unreadable` where the folder cannot be written.
+    """
+    from brim.reports import markdown
+
+    if not os.path.isfile(os.path.join(folder, "journal.db")) or (end := interrupted(folder)) is None:
+        return False
+    report = end.get("report")
+    if not isinstance(report, dict):
+        return False
+    _count, head = store.verify(os.path.join(folder, "journal.db"), None, finished=True)
+    if report_digest(report) != end.get("report_sha256"):
+        raise BrokenJournal(f"{folder}: the report in the end record is not the one whose SHA-256 stands there")
+    report["journal_head"] = head
+    files.write_whole(os.path.join(folder, "report.json"), json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    files.write_whole(os.path.join(folder, "report.md"), markdown.run(report))
+    return True
 
 
 def _no_report(folder: str) -> str:
@@ -343,8 +374,8 @@ def runs(state: str) -> "list[dict[str, Any]]":
 
 def _bytes_of(folder: str) -> int:
     whole = 0
-    for where, _, files in os.walk(folder):
-        for file in files:
+    for where, _, names in os.walk(folder):
+        for file in names:
             try:
                 whole += os.lstat(os.path.join(where, file)).st_size
             except OSError:

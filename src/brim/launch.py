@@ -360,7 +360,7 @@ def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunRe
     elif by in ("governor", "signal"):
         code = STOPPED
     body = {"exit_code": own, "by": by, "status": ending.status, "reason": reason, "after": ending.after, "oom_kills": kills}
-    body |= {"peak_held_bytes": plain(ending.peak_held_bytes), "peak_mapped_bytes": plain(ending.peak_mapped_bytes)}
+    body |= {"cause": ending.cause, "peak_held_bytes": plain(ending.peak_held_bytes), "peak_mapped_bytes": plain(ending.peak_mapped_bytes)}
     book.journal.append("child_end", {**body, **({"left_behind": left} if left else {})}, deadline_ns=5_000_000_000)
     return RunResult(exit_code=code, run_dir=book.run_dir, report=book.close(code, by, reason, ending))
 

@@ -89,4 +89,20 @@ def _carries(pid: int, mark: bytes) -> bool:
 
 def resume_document(folder: str) -> "dict[str, Any]":
     """The `brim.resume/1` document of a run. `Unreadable` where there is none or it is no JSON."""
-    return api.run_document(folder, "resume.json", "brim.resume/1", "nothing to resume here", "Name a run folder (brim runs lists them).")
+    document = api.run_document(folder, "resume.json", "brim.resume/1", "nothing to resume here", "Name a run folder (brim runs lists them).")
+    return document if document.get("exit_code") is not None else _completed(folder, document)
+
+
+def _completed(folder: str, document: "dict[str, Any]") -> "dict[str, Any]":
+    """A resume document that was never told of the run's end, with what the journal says of it (brim was ended before it could write it down)."""
+    try:
+        told = {line.kind: json.loads(line.body) for line in store.events(os.path.join(folder, "journal.db")) if line.kind in ("child_end", "end")}
+    except (Unreadable, BrokenJournal, ValueError):
+        return document
+    report = told.get("end", {}).get("report")
+    if isinstance(report, dict):
+        kept = {"exit_code": report.get("exit_code"), "stopped_by": report.get("ended_by"), "checkpoint": report.get("checkpoint", document["checkpoint"])}
+        return {**document, **kept, "cause": report.get("cause", ""), "reason": report.get("reason", "")}
+    if (end := told.get("child_end")) is not None:
+        return {**document, "exit_code": end.get("exit_code"), "stopped_by": end.get("by"), "cause": end.get("cause", ""), "reason": end.get("reason", "")}
+    return document

@@ -36,6 +36,16 @@ def finished(run: str) -> bool:
     return dossier.finished(api.run_folder(run))
 
 
+def interrupted(run: str) -> bool:
+    """Whether a run's ending was interrupted: its end is in the journal, and no paper says it. `brim report` writes the papers then."""
+    return dossier.interrupted(api.run_folder(run)) is not None
+
+
+def recover(run: str) -> bool:
+    """Write the reports of a run whose ending was interrupted from its journal; False where there is nothing to do."""
+    return dossier.recover(api.run_folder(run))
+
+
 def html_of(run: str) -> str:
     """The self-contained HTML page of a run, finished or not."""
     return dossier.page(api.run_folder(run))

@@ -43,6 +43,11 @@ class Seen(Record):
         }
 
 
+def _short(body: "dict[str, Any]") -> "dict[str, Any]":
+    """A record without the whole report that an end record holds."""
+    return {key: value for key, value in body.items() if key != "report"}
+
+
 def look(folder: str) -> Seen:
     """Look once. `Unreadable` where there is no journal, `BrokenJournal` where SQLite cannot read it."""
     path = os.path.join(folder, "journal.db")
@@ -58,7 +63,7 @@ def look(folder: str) -> Seen:
     except sqlite3.Error as fault:
         raise BrokenJournal(f"{path}: SQLite cannot read it: {fault}") from None
     begun = json.loads(first[1]) if first else {}
-    last = tuple((int(wall), str(kind), json.loads(body)) for wall, kind, body in reversed(rows))
+    last = tuple((int(wall), str(kind), _short(json.loads(body))) for wall, kind, body in reversed(rows))
     return Seen(
         run=os.path.abspath(folder),
         sample=json.loads(sample[1]) if sample else None,

@@ -1,12 +1,16 @@
 """The commands of evidence as a user meets them: exit codes, documents, and refusals that name what is wrong."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 jsonschema = pytest.importorskip("jsonschema")
 
 from brim.reports.schemas import SCHEMAS  # noqa: E402
+from tests.conftest import ROOT  # noqa: E402
 
 READING = {
     "t": 0,
@@ -213,6 +217,51 @@ def test_a_finished_run_that_was_cut(brim, tmp_path) -> None:
         assert bool(json.loads(brim("claims", str(run), "--json").stdout)["chain_fault"]) is bool(keep)
     assert brim("report", str(run), "--html").returncode == 0
     assert brim("verify", str(run)).returncode == 0  # a page made of a run that is going says nothing of its end
+
+
+CUT = """
+import os, sys, brim
+from brim import api, book
+from brim.facts.settings import limits
+write = book.Book._write
+def cut(self, name, content, mode=0o644):
+    if name == sys.argv[2] and (name != "resume.json" or content["exit_code"] is not None):
+        os._exit(9)
+    write(self, name, content, mode)
+book.Book._write = cut
+bounds = limits(floor_bytes=1 << 30, poll_ns=50_000_000, grace_ns=10**9, devices=("cuda:0",))
+brim.run(["sleep", "20"], bounds, run_dir=sys.argv[1], probe=api.machine(readings="readings"))
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("paper", ["report.json", "report.md", "resume.json"])
+def test_an_ending_that_is_interrupted(brim, tmp_path, paper) -> None:
+    """brim itself dies between the end record and its papers: `verify` says which it is, `report` writes what is missing from the journal, and `resume` knows why the run ended."""
+    rows = [(0, 16 << 30), (1, 1 << 20)]
+    row = '{"t": %d, "devices": [{"id": "cuda:0", "memory": {"total_bytes": 17179869184, "free_bytes": %d}}]}'
+    (tmp_path / "readings").write_text("\n".join(row % each for each in rows))
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    assert subprocess.run([sys.executable, "-c", CUT, "run", paper], cwd=tmp_path, env=env, check=False, timeout=60).returncode == 9
+    assert json.loads((tmp_path / "run" / "resume.json").read_text())["exit_code"] is None
+    done = brim("verify", "run")
+    assert (done.returncode, "brim report writes it" in done.stdout) == (0, paper == "report.json"), done.stderr
+    document = json.loads(brim("verify", "run", "--json").stdout)
+    jsonschema.validate(document, SCHEMAS["verify"])
+    assert (document["finished"], document["interrupted"]) == ((False, True) if paper == "report.json" else (True, False))
+    refused = brim("resume", "run", "--", "sleep", "20")
+    assert (refused.returncode, "stopped for memory" in refused.stderr) == (3, True), refused.stderr
+    told = brim("report", "run", "--json")
+    assert told.returncode == 0, told.stderr
+    assert ("interrupted" in told.stderr) is (paper == "report.json")
+    report = json.loads(told.stdout)
+    jsonschema.validate(report, SCHEMAS["run"])
+    assert (report["exit_code"], report["cause"]) == (75, "memory")
+    done = brim("verify", "run")
+    assert (done.returncode, "unfinished" in done.stdout, "interrupted" in brim("report", "run").stderr) == (0, False, False)
+    path = tmp_path / "run" / "report.json"
+    path.write_text(path.read_text().replace('"exit_code": 75', '"exit_code": 0', 1))
+    assert brim("verify", "run").returncode == 7
 
 
 def leaves(value: object, path: "tuple[object, ...]" = ()) -> "list[tuple[object, ...]]":

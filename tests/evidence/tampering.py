@@ -5,6 +5,7 @@ Run: python tests/evidence/tampering.py. The journal is made from fixed values, 
 
 import datetime
 import itertools
+import json
 import os
 import pathlib
 import platform
@@ -17,8 +18,12 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from tests.cli.test_evidence_commands import leaves  # noqa: E402
 from tests.edges.test_tamper import altered, faults, rows, written  # noqa: E402
 
+from brim import api  # noqa: E402
+from brim.errors import BrimError  # noqa: E402
+from brim.facts.settings import limits  # noqa: E402
 from brim.records import GENESIS, link  # noqa: E402
 
 COLUMNS = {"lines": ("seq", "at_ns", "wall_ns", "kind", "body", "hash"), "blocks": ("first", "last", "count", "form", "body")}
@@ -65,6 +70,53 @@ def cases(source: str):
         yield "foreign table, view, index or trigger", [(sql, ())]
 
 
+def papers(folder: str):
+    """(kind of tampering, found) for every value of a real run's report.json and plan.json, altered, removed and added, and for each paper removed."""
+    run = os.path.join(folder, "run")
+    os.environ["XDG_STATE_HOME"] = folder
+    api.run(["sleep", "0.5"], limits(max_temp_c=80.0), run_dir=run)
+    for paper in ("report.json", "plan.json"):
+        path = pathlib.Path(run, paper)
+        text = path.read_text("utf-8")
+        whole = json.loads(text)
+        for leaf in leaves(whole):
+            for change in ("altered", "removed"):
+                changed = json.loads(text)
+                inner = changed
+                for key in leaf[:-1]:
+                    inner = inner[key]
+                if change == "removed":
+                    del inner[leaf[-1]]
+                else:
+                    inner[leaf[-1]] = 987654 if inner[leaf[-1]] != 987654 else 1
+                path.write_text(json.dumps(changed), "utf-8")
+                yield f"value of {paper} {change}", refused(run)
+        for place in {leaf[:depth] for leaf in leaves(whole) for depth in range(len(leaf))}:
+            changed = json.loads(text)
+            inner = changed
+            for key in place:
+                inner = inner[key]
+            if isinstance(inner, dict):
+                inner["more"] = 1
+            else:
+                inner.append(1)
+            path.write_text(json.dumps(changed), "utf-8")
+            yield f"value added to {paper}", refused(run)
+        path.unlink()
+        yield f"{paper} removed", refused(run)
+        path.write_text(text, "utf-8")
+        assert not refused(run)
+
+
+def refused(run: str) -> bool:
+    """Whether `brim verify` says that the run does not hold."""
+    try:
+        api.verify(run)
+    except BrimError as fault:
+        return fault.exit_code == 7
+    return False
+
+
 def main() -> None:
     tried: dict[str, int] = {}
     found: dict[str, int] = {}
@@ -78,6 +130,10 @@ def main() -> None:
             tried[kind] = tried.get(kind, 0) + 1
             found[kind] = found.get(kind, 0) + bool(faults(path, head))
             alone[kind] = alone.get(kind, 0) + bool(faults(path, None))
+        for kind, said in papers(folder):
+            tried[kind] = tried.get(kind, 0) + 1
+            found[kind] = found.get(kind, 0) + said
+            alone[kind] = 0
         kind = "journal_head in report.json altered"
         tried[kind], found[kind], alone[kind] = 64, sum(bool(faults(source, head[:i] + ("0" if head[i] != "0" else "1") + head[i + 1 :])) for i in range(64)), 0
     cost = subprocess.run(
@@ -90,7 +146,7 @@ def main() -> None:
     lines = [
         "# What a journal proves, and what it costs", "",
         f"Made by `python tests/evidence/tampering.py` on {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}.", "",
-        "One journal of 95 samples and their events, with loose lines, full blocks and a thinned block (block sizes made small). Each kind of tampering is tried at every place where it can be done. "
+        "One journal of 95 samples and their events, with loose lines, full blocks and a thinned block (block sizes made small), and the papers of a real run. Each kind of tampering is tried at every place where it can be done. "
         "“Alone” is how many are found from `journal.db` by itself, without the head in `report.json`: what is left there is the last line's own hash, and whatever makes a whole and unfinished journal.", "",
         "| kind of tampering | tried | found | alone |", "|---|---:|---:|---:|",
         *(f"| {kind} | {tried[kind]} | {found[kind]}{'' if found[kind] == tried[kind] else ' **missed some**'} | {alone[kind]} |" for kind in tried),

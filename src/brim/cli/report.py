@@ -22,6 +22,8 @@ def main(argv: list[str]) -> int:
         else:
             print(verbs.write_html(asked.run, asked.out))
         return 0
+    if verbs.recover(asked.run):
+        print("brim: the ending of this run was interrupted before its report was written; it is written now, from the journal", file=sys.stderr)
     found = api.report(asked.run)
     if asked.json:
         emit(found)

@@ -14,12 +14,23 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--signed-by", metavar="KEY", help="demand a signature by this public key (a file, or 64 hex digits)")
     asked = parser.parse_args(argv)
     path, lines, head = api.verify(asked.run)
-    over = verbs.finished(asked.run)
+    over, cut = verbs.finished(asked.run), verbs.interrupted(asked.run)
     if asked.sign is not None:
         verbs.sign_run(asked.run, asked.sign)
     signer = verbs.check_signature(asked.run, asked.signed_by)
     if asked.json:
-        emit({"schema": "brim.verify/1", "journal": path, "lines": lines, "head": head, "intact": True, "finished": over, "signed_by": signer})
+        emit(
+            {
+                "schema": "brim.verify/1",
+                "journal": path,
+                "lines": lines,
+                "head": head,
+                "intact": True,
+                "finished": over,
+                "interrupted": cut,
+                "signed_by": signer,
+            }
+        )
     else:
-        print(text.verified(path, lines, head, signer, finished=over))
+        print(text.verified(path, lines, head, signer, finished=over, interrupted=cut))
     return 0

@@ -386,9 +386,10 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "head": _TEXT,
             "intact": {"type": "boolean"},
             "finished": {"type": "boolean"},
+            "interrupted": {"type": "boolean"},
             "signed_by": {"type": ["string", "null"]},
         },
-        optional=("finished",),
+        optional=("finished", "interrupted"),
     ),
     "claims": _document(
         "brim.claims/1",
