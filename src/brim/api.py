@@ -301,8 +301,7 @@ def run(
             artifact=ArtifactWatch(profile, artifact) if artifact and profile.quality else extras.artifact,
         )
     if not extras.ledger:
-        own = (os.environ if environ is None else environ).get("BRIM_LEDGER")
-        extras = extras.replace(ledger=own or os.path.join(state_dir(), "promises.json"))
+        extras = extras.replace(ledger=ledger_path(os.environ if environ is None else environ))
     awake = any(name != "cpu" for name in limits.named()) or (prediction is not None and any(item.device.backend != "cpu" for item in prediction.gate.devices))
     eyes = probe or machine(environ=environ, clock=clock, wake=awake, disk=os.getcwd())  # a laptop's card that the job does not use sleeps on
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
@@ -319,6 +318,11 @@ def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | Non
     except Exception as fault:  # noqa: BLE001 - a page must never change what a run ends with
         to_stderr(f"the run's pages are not complete: {fault}")
         return report
+
+
+def ledger_path(environ: "Mapping[str, str]") -> str:
+    """The file of the ledger of promises: `BRIM_LEDGER`, else one in the state folder."""
+    return environ.get("BRIM_LEDGER") or os.path.join(state_dir(), "promises.json")
 
 
 def state_dir() -> str:

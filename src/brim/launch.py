@@ -129,7 +129,7 @@ def run(
 def _take_seat(book: Book, prediction: "Prediction | None", probe: "Probe", extras: Extras, *, force: bool) -> Seat:
     """The memory that the plan needs, promised to this run; `Refused` where it is not there now and did not come back in time."""
     seat = take_seat(
-        needs(prediction), path=extras.ledger, probe=probe, processes=ProcessProbe(), pid=os.getpid(), clock=book.clock, wait_ns=extras.wait_ns, force=force,
+        needs(prediction) or dict(extras.needs), path=extras.ledger, probe=probe, processes=ProcessProbe(), pid=os.getpid(), clock=book.clock, wait_ns=extras.wait_ns, force=force,
         run_dir=book.run_dir, say=extras.say or (lambda _line: None),
     )  # fmt: skip
     answer = seat.admission

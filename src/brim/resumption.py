@@ -5,7 +5,7 @@ import os
 
 from brim import again, api, launch
 from brim.clock import SystemClock
-from brim.errors import BrokenJournal, Refused, Unreadable
+from brim.errors import BrimError, BrokenJournal, Refused, Unreadable
 from brim.facts.extras import Extras
 from brim.journal import store
 from brim.probes.process import ProcessProbe
@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from brim.facts.settings import Limits
     from brim.launch import RunResult
+    from brim.prediction import Prediction
     from brim.seams import Clock, Probe
+
+LONGEST_CHAIN = 1000  # runs that were gone on with, one from the other
 
 
 def resume(
@@ -33,10 +37,12 @@ def resume(
     extras: "Extras | None" = None,
     clock: "Clock | None" = None,
     probe: "Probe | None" = None,
+    readings: str = "",
 ) -> "RunResult":
     """Go on with a stopped run, `retries` times at most, each from the newest acknowledged checkpoint; see `again.plan` for what is refused.
 
-    `command` stands for the old one; `overrides` are limits that differ. `Unreadable` where there is no resume document, `Refused` where the job still runs.
+    Each try is gated and takes its seat in the ledger of promises as a first run does: by the command's own plan, else, where the command is the same, by what the run before was priced at.
+    `command` stands for the old one; `overrides` are limits that differ; `readings` is a script that stands in for the probes while the command is priced. `Unreadable` where there is no resume document, `Refused` where the job still runs.
     """
     clock, extras, folder = clock or SystemClock(), extras or Extras(), api.run_folder(run)
     eyes = probe or api.machine(clock=clock, wake=True)
@@ -52,13 +58,55 @@ def resume(
                 extras.say(note)
         origins = tuple((name, "resume" if name in (overrides or {}) else origin) for name, origin in todo.limits.origins)
         limits = todo.limits.replace(origins=origins, **(overrides or {}))
-        more = extras.replace(resume_from=todo.checkpoint, resume_step=todo.step, resumed_run=os.path.abspath(folder), attempt=todo.attempt, cwd=todo.cwd)
+        priced = _priced(todo, limits, readings)
+        needs = () if priced is not None else _priced_before(folder, list(todo.command))
+        ledger = extras.ledger or api.ledger_path(os.environ)
+        more = extras.replace(
+            ledger=ledger,
+            needs=needs,
+            resume_from=todo.checkpoint,
+            resume_step=todo.step,
+            resumed_run=os.path.abspath(folder),
+            attempt=todo.attempt,
+            cwd=todo.cwd,
+        )
         target = run_dir if run_dir and number == 1 else api.default_run_dir(f"-{number}" if number > 1 else "")
-        result = launch.run(todo.command, limits, run_dir=target, prediction=None, force=force, environ=todo.environ, clock=clock, probe=eyes, extras=more)
+        result = launch.run(todo.command, limits, run_dir=target, prediction=priced, force=force, environ=todo.environ, clock=clock, probe=eyes, extras=more)
         folder, command = result.run_dir, ()
         if not again.retriable(result.report):
             break
     return result
+
+
+def _priced(todo: again.Again, limits: "Limits", readings: str) -> "Prediction | None":
+    """The plan of the command that is started, where it names a model itself; None where brim cannot price it."""
+    environ = {**todo.environ, **({"BRIM_READINGS": readings} if readings else {})}
+    if (budget := limits.budget("") or limits.budget("cpu")) is not None:
+        environ["BRIM_DEVICE_BUDGET_BYTES"] = str(budget)
+    try:
+        if (training := api.training_command(todo.command)) is not None:
+            return api.fit_training(training[1], training[0]) if training[1] else None
+        return api.fit(command=todo.command, device=limits.devices, environ=environ)
+    except BrimError:
+        return None
+
+
+def _priced_before(folder: str, command: "list[str]") -> "tuple[tuple[str, int], ...]":
+    """What the same command was priced at when it was first started, per device in bytes: the high end where that fitted, else what was likely. Nothing where it was not priced."""
+    for _ in range(LONGEST_CHAIN):
+        try:
+            plan = api.run_document(folder, "plan.json", "brim.plan/1", "no plan", "").get("prediction")
+            before = api.run_document(folder, "resume.json", "brim.resume/1", "no resume state", "")
+            if before["command"] != command:
+                return ()
+            if plan is None:
+                folder = before["resumed_run"]
+                continue
+            real = [row for row in plan["devices"] if not row["budget"].get("hypothetical")]
+            return tuple((row["id"], int(row["required_bytes"]["high" if row["fits"] else "likely"])) for row in real)
+        except (Unreadable, KeyError, TypeError, ValueError):
+            return ()
+    return ()
 
 
 def living(folder: str) -> "int | None":

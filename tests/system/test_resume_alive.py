@@ -1,4 +1,4 @@
-"""A run whose governor was killed and whose job lives on: it is not started a second time."""
+"""Going on with a run: not while its job lives on, and with a seat in the ledger of promises like any other launch."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import time
 import jsonschema
 import pytest
 
+from brim.journal import store
 from brim.reports.schemas import SCHEMAS
 from brim.resumption import living
 from tests.conftest import ROOT
@@ -49,3 +50,31 @@ def test_a_job_that_still_runs_is_not_resumed(brim, tmp_path, leader_ends) -> No
     while living(str(folder)) and time.monotonic() < end:
         time.sleep(0.02)
     assert brim("resume", str(folder), "--", "true").returncode == 0
+
+
+@pytest.mark.parametrize("how", ["command", "model"])
+def test_a_resumed_run_takes_its_seat(brim, tmp_path, smollm2, how) -> None:
+    """While a resumed run goes, the ledger holds what its command is priced at (or, for a command that names no model, what the run before was), and is empty afterwards."""
+    server = tmp_path / "llama-server"
+    server.write_text("#!/bin/sh\ntest -e again || { touch again; kill -KILL $$; }\ncp ledger seen\n")
+    server.chmod(0o755)
+    words = ("--model", smollm2, "--ctx", "512", "--", "sh", str(server)) if how == "model" else ("--", str(server), "-m", smollm2, "-c", "512")
+    env = {"BRIM_LEDGER": str(tmp_path / "ledger")}
+    assert brim("run", "--run-dir", "run", *words, env=env).returncode == 137
+    assert json.loads((tmp_path / "ledger").read_text()) == []
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())["prediction"]
+    done = brim("resume", "run", "--run-dir", "more", env=env)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "seen").read_text())
+    (device,) = plan["devices"]
+    assert (row["device"], row["run_dir"]) == ("host", str(tmp_path / "more"))
+    assert row["promised_bytes"] == device["required_bytes"]["high"] > 100_000_000
+    assert json.loads((tmp_path / "ledger").read_text()) == []
+    (tmp_path / "again").unlink()
+    (tmp_path / "seen").unlink()
+    (tmp_path / "more" / "resume.json").write_text(
+        (tmp_path / "run" / "resume.json").read_text().replace('"resumed_run": ""', f'"resumed_run": "{tmp_path / "run"}"')
+    )
+    assert brim("resume", "more", "--run-dir", "third", env=env).returncode == 137  # it went on from a run that was itself gone on with
+    entries = [json.loads(line.body) for line in store.events(str(tmp_path / "third" / "journal.db")) if line.kind == "admission"]
+    assert [entry["admitted"] for entry in entries] == [True]

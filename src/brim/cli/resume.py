@@ -44,6 +44,7 @@ def main(argv: list[str]) -> int:
         force=asked.force,
         extras=announce(asked),
         probe=(api.machine(readings=asked.readings) if asked.readings else None),
+        readings=asked.readings or "",
     )
     print(text.ended(dict(result.report)), file=sys.stderr)
     if asked.json:

@@ -35,7 +35,7 @@ class Answer(Record):
 class Extras(Record):
     """What a run may have beside its limits: where notices go, who watches, and what it goes on from.
 
-    `throughput` is a command that prints a number, and how often it is run (ns); an empty command is none.
+    `needs` are (device id, bytes) that the job is known to take, for a run that is not priced itself. `throughput` is a command that prints a number, and how often it is run (ns); an empty command is none.
     """
 
     notify_command: tuple[str, ...] = ()
@@ -52,3 +52,4 @@ class Extras(Record):
     throughput: "tuple[tuple[str, ...], int]" = ((), 0)
     ledger: str = ""
     wait_ns: "int | None" = None
+    needs: "tuple[tuple[str, int], ...]" = ()
