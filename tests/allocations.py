@@ -1,7 +1,7 @@
 """Measured memory of llama.cpp b11434, as cases: a checkpoint, a workload, devices, and the bytes that the engine itself gave out.
 
-Two golden files, facts only. `llamacpp_allocations.json.gz`: 1070 runs of 16 public models on the CPU and on one or two CUDA devices (`--set` names in `set`), read from the engine's own
-memory table. `llamacpp_reserved.json.gz`: made-up small shapes of many more architectures, reserved by libllama on the CPU with `tests/evidence/llamacpp_reserve.cpp`.
+Golden files, facts only. `llamacpp_allocations.json.gz`: 1070 runs of 16 public models on the CPU and on one or two CUDA devices (`--set` names in `set`), read from the engine's own
+memory table. `llamacpp_reserved.json.gz`: made-up small shapes of many more architectures, reserved by libllama on the CPU with `tests/evidence/llamacpp_reserve.cpp`; further `llamacpp_reserved_*.json.gz` hold more of the same.
 """
 
 import gzip
@@ -28,8 +28,18 @@ def _load(name):
 
 def tensors_of(kind, name):
     """Metadata and tensors (name, dims, type) of a shape, as a file would hold them."""
-    found = _load("llamacpp_allocations.json.gz" if kind == "shapes" else "llamacpp_reserved.json.gz")[kind][name]
+    found = _load("llamacpp_allocations.json.gz")["shapes"][name] if kind == "shapes" else made_up()[name]
     return found["metadata"], found["tensors"]
+
+
+@cache
+def made_up():
+    """Every made-up model by name, with the runs of its file where it has none of its own."""
+    models = {}
+    for path in sorted(GOLDEN.glob("llamacpp_reserved*.json.gz")):
+        found = _load(path.name)
+        models.update({name: {"runs": found["runs"], **model} for name, model in found["models"].items()})
+    return models
 
 
 @cache
@@ -89,10 +99,9 @@ def priced(plan, device, kind, edge="likely"):
 
 def reserved():
     """(model, checkpoint, workload, compute bytes, memory bytes) of every made-up run that the engine could reserve."""
-    found = _load("llamacpp_reserved.json.gz")
-    for name, model in found["models"].items():
+    for name, model in made_up().items():
         made = checkpoint_of("models", name)
-        for run, compute, memory in zip(model.get("runs", found["runs"]), model["reserved"], model["memory"], strict=True):
+        for run, compute, memory in zip(model["runs"], model["reserved"], model["memory"], strict=True):
             if compute is not None:
                 ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, embeddings, swa_full, rollback = (*run, 0, 0)[:11]
                 yield (

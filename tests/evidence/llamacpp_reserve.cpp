@@ -4,6 +4,7 @@
 // Build beside a libllama of the same build (b11434), whose internal headers it includes, and give it a text file, one line an item:
 //   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|Q|B|F KEY a,b,c are arrays (Q of 64 bits)
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
+//   file PATH               a sparse GGUF file to open instead of a model made of the metadata alone, which has every optional tensor
 //   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
@@ -31,10 +32,12 @@ static void nodata(ggml_tensor *, void *) {}
 int main(int argc, char **argv) {
     llama_log_set(logcb, nullptr);
     llama_backend_init();
+    setvbuf(stdout, nullptr, _IOLBF, 0);
     std::ifstream in(argv[1]);
     std::string line;
     gguf_context *g = gguf_init_empty();
     llama_model *model = nullptr;
+    std::string path;
     auto split = [](const std::string &s) {
         std::vector<std::string> o;
         std::stringstream ss(s);
@@ -52,7 +55,8 @@ int main(int argc, char **argv) {
                 auto mp = llama_model_default_params();
                 mp.n_gpu_layers = 0;
                 mp.load_mtp = getenv("LOAD_MTP") != nullptr;
-                model = llama_model_init_from_user(g, nodata, nullptr, mp);
+                mp.use_extra_bufts = false;
+                model = path.empty() ? llama_model_init_from_user(g, nodata, nullptr, mp) : llama_model_load_from_file(path.c_str(), mp);
                 if (!model) {
                     printf("FAIL model\n");
                     return 1;
@@ -121,7 +125,9 @@ int main(int argc, char **argv) {
             std::getline(ss, v);
             if (!v.empty() && v[0] == ' ')
                 v = v.substr(1);
-            if (k == "s")
+            if (k == "file")
+                path = key;
+            else if (k == "s")
                 gguf_set_val_str(g, key.c_str(), v.c_str());
             else if (k == "u")
                 gguf_set_val_u32(g, key.c_str(), std::stoul(v));

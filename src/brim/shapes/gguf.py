@@ -47,7 +47,22 @@ WINDOWS: "dict[str, tuple[int | None, int, bool]]" = {
     "step35": (None, 0, False),
 }
 _DELTA = ("qwen3next", "qwen35", "qwen35moe")
-_ENCODERS = ("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert", "gemma-embedding", "t5encoder")
+_ENCODERS = (
+    "bert",
+    "modern-bert",
+    "nomic-bert",
+    "nomic-bert-moe",
+    "neo-bert",
+    "jina-bert-v2",
+    "jina-bert-v3",
+    "eurobert",
+    "gemma-embedding",
+    "t5encoder",
+    "dream",
+    "llada",
+    "llada-moe",
+    "rnd1",
+)
 
 
 def shape_of_gguf(keys: "Mapping[str, Any]", tensors: "tuple[Tensor, ...]" = (), source: str = "model.gguf") -> "Shape | Missing":

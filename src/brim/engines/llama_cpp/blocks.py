@@ -41,7 +41,7 @@ class Builder:
     ) -> None:
         self.hp, self.context, self.memory, self.placement = hp, context, memory, placement
         self.walk = walk
-        self.last = hp.layers - 1
+        self.last = hp.depth - 1
         self.tokens, self.sequences, self.outputs = tokens, sequences, outputs
         self.sequence_tokens = tokens // sequences
         self.graph = Graph()
@@ -52,6 +52,7 @@ class Builder:
         self._caches: dict[tuple[str, int], T] = {}
         self.base: AttentionInput | None = None
         self.window: AttentionInput | None = None
+        self.everyone: T | None = None
         self.state_ids: T | None = None
         self.state_main: T | None = None
         self.state_tail: T | None = None
@@ -136,6 +137,8 @@ class Builder:
             self.base = self.attention_input(self.memory.base, keys_only=keys_only)
         if self.memory.window is not None:
             self.window = self.attention_input(self.memory.window, keys_only=keys_only)
+        if self.memory.base is None and self.memory.window is None:  # a model without a cache: one mask over the micro-batch (`build_attn_inp_no_cache`)
+            self.everyone = g.given("F16" if self.context.flash else "F32", self.tokens, self.tokens)
         if self.hp.arch in ("lfm2", "lfm2moe") and self.hp.window_kind:
             for made in (self.base, self.window):
                 if made is not None:
@@ -161,8 +164,8 @@ class Builder:
         return cur
 
     def normed(self, cur: T, il: int, name: str, kind: str = "RMS_NORM") -> T:
-        """The norm `name` of a block, with its bias where the file has one."""
-        return self.norm(cur, self.layer(il, name + ".weight"), self.layer(il, name + ".bias"), il, kind)
+        """The norm `name` of a block, with its bias where the file has one (plamo's files name some norms without `.weight`)."""
+        return self.norm(cur, self.layer(il, name + ".weight") or self.layer(il, name), self.layer(il, name + ".bias"), il, kind)
 
     def mm(self, weight: T, cur: T, scale: "T | None" = None) -> T:
         """`build_lora_mm` without adapters."""
@@ -299,10 +302,18 @@ class Builder:
         sinks: "T | None" = None,
         v_mla: "T | None" = None,
         soft_cap: bool = False,
+        bias: "T | None" = None,
         values: int = 0,
         mask: "Callable[[T], T] | None" = None,
     ) -> T:
         """Store, attend, project (`build_attn`). `v_mla` decompresses a latent cache, whose keys serve as values of width `values`; `mask` narrows the input's."""  # fmt: skip
+        if self.everyone is not None:
+            assert k is not None
+            assert v is not None
+            for operand in (q, k, v):
+                self.expand(operand)
+            cur = self.attend(q, k, v, self.everyone, sinks=sinks, soft_cap=soft_cap, bias=bias, il=il)
+            return self.project(cur, il, wo) if wo else cur
         windowed = self.hp.windowed[il] and self.window is not None
         inp = self.window if windowed else self.base
         assert inp is not None
@@ -322,7 +333,7 @@ class Builder:
         reads = self.memory.reads[il]
         keys = self.cached_keys(reads, inp.cache)
         vals = g.view(keys, (values, *keys.ne[1:]), g.strides(keys)[1:]) if inp.v_ids is None else self.cached_values(reads, inp.cache)
-        cur = self.attend(q, keys, vals, inp.mask if mask is None else mask(inp.mask), sinks=sinks, v_mla=v_mla, soft_cap=soft_cap, il=il)
+        cur = self.attend(q, keys, vals, inp.mask if mask is None else mask(inp.mask), sinks=sinks, v_mla=v_mla, soft_cap=soft_cap, bias=bias, il=il)
         if inp.rot_v is not None and inp.v_ids is not None:
             cur = self.rotate(cur, inp.rot_v)
         return self.project(cur, il, wo) if wo else cur

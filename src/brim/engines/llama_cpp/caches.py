@@ -86,12 +86,12 @@ def _rotations(hp: Hparams, context: Context, layers: "list[int]") -> tuple[int,
     keys = {hp.head_key(il) for il in layers}
     values = {hp.head_value(il) for il in layers}
     rot_k = rot_v = 0
-    if len(keys) == 1 and GGML_BLOCKS[context.type_k][0] > 1 and hp.key % 64 == 0:
+    if len(keys) == 1 and max(keys) > 0 and GGML_BLOCKS[context.type_k][0] > 1 and hp.key % 64 == 0:
         side = next(iter(keys))
         rot_k = 64
         while side % (2 * rot_k) == 0:
             rot_k *= 2
-    if not hp.mla and len(values) == 1 and GGML_BLOCKS[context.type_v][0] > 1 and hp.value % 64 == 0:
+    if not hp.mla and len(values) == 1 and max(values) > 0 and GGML_BLOCKS[context.type_v][0] > 1 and hp.value % 64 == 0:
         rot_v = 64
     return rot_k, rot_v
 

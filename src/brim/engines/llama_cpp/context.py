@@ -4,7 +4,7 @@ Source: llama.cpp b11434, src/llama-context.cpp `llama_context()` and `sched_res
 Defaults that are not given here are those of common/common.h.
 """
 
-from brim.engines.llama_cpp.hparams import Hparams, Wanting
+from brim.engines.llama_cpp.hparams import ENCODED, Hparams, Wanting
 from brim.facts.dtypes import GGML_BLOCKS
 from brim.facts.workload import LlamaWorkload
 from brim.units import round_up
@@ -69,7 +69,7 @@ class Context:
         self.fused_indexer = True
         self._types(workload, hp)
         self._sizes(workload, hp)
-        self._outputs(workload, server=server)
+        self._outputs(workload, server=server, capped=hp.arch not in ENCODED)
         self.window_cells = self._window(hp)
 
     def _sizes(self, workload: LlamaWorkload, hp: Hparams) -> None:
@@ -109,14 +109,14 @@ class Context:
         if (hp.mla or hp.compressed) and self.type_k != self.type_v:
             raise Wanting("llama.cpp refuses different K and V cache types for a cache that holds keys only")
 
-    def _outputs(self, workload: LlamaWorkload, *, server: bool) -> None:
-        """Rows of logits that the graph reserves."""
+    def _outputs(self, workload: LlamaWorkload, *, server: bool, capped: bool) -> None:
+        """Rows of logits that the graph reserves; models with an encoder know no cap."""
         asked = workload.outputs
         if asked is None and server and not self.embeddings:
             drafted = workload.draft_max or 0 if workload.draft_model else 0
             asked = min(self.batch, self.sequences * (1 + drafted))
-        capped = asked if asked and self.version >= OUTPUT_CAP else self.batch
-        self.outputs = min(self.tokens, capped)
+        most = asked if asked and capped and self.version >= OUTPUT_CAP else self.batch
+        self.outputs = min(self.tokens, most)
 
     def _window(self, hp: Hparams) -> int:
         """Cells per stream of the sliding window's own cache (`llama_kv_cache_iswa`)."""

@@ -197,7 +197,7 @@ def _layer(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
     joined = g.add(residual, cur) if style.residual_first else g.add(cur, residual)
     cur = feed_forward(b, style, il, normed if bare else _before(b, style, il, joined, style.ffn_norm), logits)
     if style.post:
-        norm = b.layer(il, style.post_norms[1] + ".weight") or b.layer(il, "post_ffw_norm.weight")
+        norm = b.layer(il, style.post_norms[1] + ".weight") or b.layer(il, "post_ffw_norm.weight") or b.layer(il, "post_ffw_norm")
         cur = b.norm(cur, norm, None, il if style.pinned else -1, style.norm)
     cur = _scaled(b, style, cur)
     return g.add(cur, joined) if style.attention_first else g.add(joined, cur)

@@ -85,8 +85,11 @@ def route(
     used: int,
     experts: int,
     chosen: "T | None" = None,
+    each: int = 0,
 ) -> tuple[T, T]:
-    """The chosen experts' indices and weights; `chosen` are indices that are known before."""
+    """The chosen experts' indices and weights; `chosen` are indices that are known before. `each`: experts of one group of grovemoe, which ranks by a
+    sigmoid of its own; above 1 the groups are chosen, not the experts.
+    """
     tokens = logits.ne[1]
     if gating == SOFTMAX:
         probs = g.soft_max(logits)
@@ -101,11 +104,15 @@ def route(
     selection = probs if bias is None else g.add(probs, bias)
     if raw_selection:
         selection = logits
+    if each:
+        selection = g.unary(logits, "sigmoid")
     groups = int(b.hp.get("expert_group_count", 0))
     if groups > 1:
         selection = _grouped(b, selection, experts, tokens, groups, int(b.hp.get("expert_group_used_count", 0)))
     if chosen is None:
         chosen = g.top_k(selection, used)
+    if each > 1:
+        chosen = g.cast(g.scale(g.cast(chosen, "F32")), "I32")
     weights = g.get_rows(g.reshape(probs, 1, experts, tokens), chosen)
     if gating == SOFTMAX_WEIGHT:
         weights = g.reshape(g.soft_max(g.reshape(weights, used, tokens)), 1, used, tokens)
@@ -130,8 +137,11 @@ def experts(
     logits: "T | None" = None,
     weigh_first: bool = False,
     known: "T | None" = None,
+    each: int = 0,
 ) -> T:
-    """Route, run the chosen experts, weigh and sum them (`build_moe_ffn`). `known`: indices of experts that no score decides."""
+    """Route, run the chosen experts, weigh and sum them (`build_moe_ffn`). `known`: indices of experts that no score decides; `each` above 1:
+    grovemoe's adjugate experts, one for so many.
+    """
     hp = b.hp
     width, tokens = cur.ne[0], cur.ne[1]
     used, count = hp.experts_used[il], hp.experts
@@ -142,19 +152,20 @@ def experts(
         logits = g.add(logits, gate_bias)
     scale = float(hp.get("expert_weights_scale", 0.0))
     chosen, weights = route(b, logits, il, gating=gating, normalise=normalise, scaled=scale not in (0.0, 1.0), bias=None if known else b.layer(il, "exp_probs_b.bias") or b.layer(il, "exp_probs_b.weight"),
-                            raw_selection=weigh_first, used=used, experts=count, chosen=known)  # fmt: skip
+                            raw_selection=weigh_first, used=used, experts=count, chosen=known, each=each)  # fmt: skip
     cur = g.reshape(cur, width, 1, tokens)
     if weigh_first:
         cur = g.mul(g.repeat(cur, width, used, tokens, 1), weights)
-    cur = _activated(b, cur, il, act, chosen)
-    out = _expert_mm(b, il, "ffn_down_exps", cur, chosen)
+    suffix = "_chexps" if each > 1 else "_exps"
+    cur = _activated(b, cur, il, act, chosen, suffix)
+    out = _expert_mm(b, il, "ffn_down" + suffix, cur, chosen)
     if not weigh_first:
         out = g.mul(out, weights)
     b.expand(out)
     return _summed(b, out, width, tokens, used)
 
 
-def _activated(b: Builder, cur: T, il: int, act: str, chosen: T) -> T:
+def _activated(b: Builder, cur: T, il: int, act: str, chosen: T, suffix: str) -> T:
     """Gate and up of the chosen experts, one fused matrix or two, and the activation."""
     joint = b.layer(il, "ffn_gate_up_exps.weight")
     if joint is not None:
@@ -163,12 +174,12 @@ def _activated(b: Builder, cur: T, il: int, act: str, chosen: T) -> T:
         nb = g.strides(both)
         gate = g.view(both, (half, both.ne[1], both.ne[2]), (nb[1], nb[2]))
         return g.glu(gate, g.view(both, (half, both.ne[1], both.ne[2]), (nb[1], nb[2]), half * 4), act)
-    up = _expert_mm(b, il, "ffn_up_exps", cur, chosen)
-    if b.layer(il, "ffn_gate_exps.weight") is None:
+    up = _expert_mm(b, il, "ffn_up" + suffix, cur, chosen)
+    if b.layer(il, f"ffn_gate{suffix}.weight") is None:
         if act == "relu_sqr":
             return g.same("SQR", g.unary(up, "relu"))
         return g.unary(up, act)
-    gate = _expert_mm(b, il, "ffn_gate_exps", cur, chosen)
+    gate = _expert_mm(b, il, "ffn_gate" + suffix, cur, chosen)
     if act == "silu" and _limited(b, "swiglu_clamp_exp", il):
         if b.hp.arch in _CLAMPED:
             return g.glu(gate, up, "swiglu_clamp")

@@ -30,7 +30,13 @@ _BUILDERS = {
     "gemma3n": "gemma3n.gemma3n",
     "gemma4": "gemma4.gemma4",
     "kimi-linear": "kimi.kimi_linear",
-    "rwkv7": "rwkv.rwkv7",
+    **dict.fromkeys(("rwkv6", "rwkv7"), "rwkv.rwkv"),
+    **dict.fromkeys(("rwkv6qwen2", "arwkv7"), "rwkv.rwkv_qwen2"),
+    "plamo2": "plamo.plamo2",
+    "arctic": "mixtures.arctic",
+    "grovemoe": "mixtures.grovemoe",
+    "t5": "t5.decoder",
+    "t5encoder": "t5.encoder",
 }
 
 _ROWS = "this graph gives the exact bytes of every measured allocation of b11434 (CPU, one and two CUDA devices)"
@@ -48,7 +54,7 @@ CHECKED = {
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
-            "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp",
+        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder",
     ), _ORACLE),
 }  # fmt: skip
 

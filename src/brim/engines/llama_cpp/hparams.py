@@ -50,8 +50,13 @@ HYBRID = frozenset(
      "minimax-01")
 )  # fmt: skip
 CACHELESS = frozenset(
-    ("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert", "modern-bert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1", "clef", "t5encoder")
+    ("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert", "modern-bert", "gemma-embedding", "dream", "llada", "llada-moe", "rnd1", "clef")
 )  # fmt: skip
+# diffusion models: every token looks at every other, whatever the header says (`load_arch_hparams` sets causal_attn)
+_DIFFUSION = frozenset(("dream", "llada", "llada-moe", "rnd1"))
+ENCODED = frozenset(("t5", "t5encoder", "eagle3", "dflash"))  # `llama_model_has_encoder`
+# encoders without an output matrix; all others fall back to the token embedding's copy
+HEADLESS = frozenset(("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert", "modern-bert"))
 _ROLLBACK = frozenset(
     ("kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3", "deepseek4")
 )
@@ -62,9 +67,18 @@ _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash"
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "t5", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "hrm_text", "pockettts", "qwen3tts")
 )  # fmt: skip
+
+
+def block_of(name: str) -> "tuple[int, str] | None":
+    """(block, what is left of the name) of a tensor that belongs to a block; T5 names its encoder's and decoder's blocks apart (`enc.` and `dec.` lead what is left)."""
+    side = name[:4] if name.startswith(("enc.blk.", "dec.blk.")) else ""
+    if not name.startswith("blk.", len(side)):
+        return None
+    number, _, rest = name[len(side) + 4 :].partition(".")
+    return int(number), side + rest
 
 
 class Hparams:
@@ -78,6 +92,7 @@ class Hparams:
         "compressed",
         "context_trained",
         "deepstack",
+        "depth",
         "experts",
         "experts_used",
         "ff",
@@ -128,7 +143,10 @@ class Hparams:
         if self.arch == "deepseek4" and f"blk.{self.blocks - self.nextn}.nextn.eh_proj.weight" not in self.tensors:
             self.nextn = 0
         self.layers = self.blocks - self.nextn
-        self.causal = bool(self.get("attention.causal", True))
+        self.depth = int(self.get("decoder_block_count", self.layers)) if self.arch == "t5" else self.layers  # layers of the reserved graph
+        if self.depth > self.layers:
+            raise Wanting(f"{self.arch}.decoder_block_count is {self.depth}: llama.cpp refuses a decoder with more blocks than the encoder ({self.layers})")
+        self.causal = self.arch not in _DIFFUSION and bool(self.get("attention.causal", True))
         mapped = [int(n) for n in self.get("deepstack_mapping", ()) or ()]
         self.deepstack = int(self.get("n_deepstack_layers", 0)) if self.arch in ("qwen3vl", "qwen3vlmoe") else len({n for n in mapped if n >= 0})
         self._attention()
@@ -175,8 +193,9 @@ class Hparams:
         if not first and self.arch not in RECURRENT and self.arch not in HYBRID:
             raise Wanting(f"the header lacks {self.arch}.attention.head_count")
         natural = self.width // first if first else 0
-        self.key = int(self.get("attention.key_length", natural)) if first else 0
-        self.value = int(self.get("attention.value_length", natural)) if first else 0
+        stated = first or self.arch == "plamo2"  # a first layer without heads has no head width, unless the architecture reads it again
+        self.key = int(self.get("attention.key_length", natural)) if stated else 0
+        self.value = int(self.get("attention.value_length", natural)) if stated else 0
         self.key_window = int(self.get("attention.key_length_swa", self.key))
         self.value_window = int(self.get("attention.value_length_swa", self.value))
         self.rot = int(self.get("rope.dimension_count", self.key))
@@ -318,10 +337,13 @@ class Hparams:
         """What else tells layers apart that neither tensors nor lists show: sparse activations, layers without rotation."""
         if self.arch == "gemma3n":
             return int(il < 10)
-        if self.arch == "rwkv7":
+        if self.arch in ("rwkv7", "arwkv7"):
             return int(il > 0)
         if self.arch == "qwen4exp":
             return 2 * int(self.pooled[il]) + int(self.history[0] == il)
+        every = int(self.get("rescale_every_n_layers", 0)) if self.arch == "rwkv6" else 0
+        if every:
+            return int((il + 1) % every == 0)
         if self.deepstack:
             mapped = self.get("deepstack_mapping")
             return int(il < self.deepstack) if not mapped else int(mapped[il]) + 2

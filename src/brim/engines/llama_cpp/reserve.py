@@ -74,7 +74,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
     made = Reserve()
     many = len(placement.gpus) > 1
     made.pipeline = many and placement.full and context.kv_offload and not placement.overridden and placement.split == "layer"
-    layers = tuple(range(hp.layers)) if whole or many else walk(hp, placement)
+    layers = tuple(range(hp.depth)) if whole or many else walk(hp, placement)
     made.layers = len(layers)
     scheduler, b, sizes, splits = _lay_out(hp, context, memory, placement, pins=True, pipeline=made.pipeline, layers=layers)
     made.nodes, made.splits, made.flash = len(b.graph.nodes), splits, context.flash

@@ -1,11 +1,12 @@
-"""RWKV 7: time mixing over a matrix state and channel mixing, with the last token of each kept between micro-batches.
+"""RWKV 6 and 7 and their Qwen2 conversions: time mixing over a matrix state and channel mixing, with the last token of each kept between micro-batches.
 
-Source: src/models/rwkv7-base.cpp and rwkv7.cpp, llama.cpp b11434.
+Source: src/models/rwkv6-base.cpp, rwkv6.cpp, rwkv6qwen2.cpp, rwkv7-base.cpp, rwkv7.cpp and arwkv7.cpp, llama.cpp b11434.
 """
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.ends import embed
+from brim.engines.llama_cpp.feedforward import dense
 from brim.engines.llama_cpp.recurrent import rows
 from brim.engines.llama_cpp.tensor import T
 
@@ -78,9 +79,74 @@ def _channel_mix(b: Builder, il: int, cur: T, before: T) -> T:
     return b.mm(b.need(il, "channel_mix_value.weight"), k)
 
 
-def rwkv7(b: Builder) -> T:
-    """The whole graph."""
+def _mixes(b: Builder, il: int, cur: T, before: T) -> "list[T]":
+    """RWKV 6: what decay, keys, values, receptance and gate read: each token mixed with its predecessor by a share that depends on the token."""
+    width, tokens = b.hp.width, b.tokens
+    difference = g.reshape(g.sub(before, cur), width, tokens)
+    flat = g.reshape(cur, width, tokens)
+    mixed = g.add(g.mul(difference, b.need(il, "time_mix_lerp_x.weight")), flat)
+    first, second = b.need(il, "time_mix_w1.weight"), b.need(il, "time_mix_w2.weight")
+    inner = g.reshape(g.unary(g.mul_mat(first, mixed), "tanh"), first.ne[1] // 5, 1, 5, tokens)
+    inner = g.cont(g.permute(inner, 0, 1, 3, 2))
+    shares = g.mul_mat(g.reshape(second, second.ne[0], second.ne[1], 1, 5), inner)
+    fused = b.layer(il, "time_mix_lerp_fused.weight")
+    if fused is not None:
+        difference, flat = g.reshape(difference, width, 1, tokens), g.reshape(flat, width, 1, tokens)
+        shares = g.add(g.mul(g.add(shares, fused), difference), flat)
+    row = g.strides(shares)[1]
+    parts = [g.view(shares, (width, tokens), (row,), 4 * width * tokens * part) for part in range(5)]
+    if fused is not None:
+        return parts
+    names = [f"time_mix_lerp_{letter}.weight" for letter in "wkvrg"]
+    return [g.add(g.mul(g.add(part, b.need(il, name)), difference), flat) for part, name in zip(parts, names, strict=True)]
+
+
+def _time_mix_6(b: Builder, il: int, cur: T, before: T) -> T:
+    """RWKV 6, or gated linear attention where the block has no first-token bonus (the Qwen2 conversion)."""
+    hp, width, tokens = b.hp, b.hp.width, b.tokens
+    head = int(hp.get("wkv.head_size", 0))
+    heads, kv_heads = width // head, hp.kv_heads[il]
+    bonus = b.layer(il, "time_mix_first.weight")
+    xw, xk, xv, xr, xg = _mixes(b, il, cur, before)
+    r, k, v = b.project(xr, il, "time_mix_receptance"), b.project(xk, il, "time_mix_key"), b.project(xv, il, "time_mix_value")
+    gate = g.unary(b.project(xg, il, "time_mix_gate"), "sigmoid" if bonus is None else "silu")
+    if kv_heads not in (0, heads):
+        k, v = (g.repeat(g.reshape(x, head, 1, kv_heads, tokens), head, heads // kv_heads, kv_heads, tokens) for x in (k, v))
+    k, v, r = (g.reshape(x, head, heads, tokens) for x in (k, v, r))
+    w = g.mul_mat(b.need(il, "time_mix_decay_w2.weight"), g.unary(g.mul_mat(b.need(il, "time_mix_decay_w1.weight"), xw), "tanh"))
+    w = g.unary(g.unary(g.unary(g.add(w, b.need(il, "time_mix_decay.weight")), "exp"), "neg"), "exp")
+    w = g.reshape(w, head, heads, tokens)
+    if bonus is None:
+        k = g.sub(k, g.mul(k, w))
+    store = b.store("s", il)
+    state = rows(b, store, hp.rows_s)
+    operands = (k, v, r, w, state) if bonus is None else (k, v, r, bonus, w, state)
+    made = T("GATED_LINEAR_ATTN" if bonus is None else "RWKV_WKV6", "F32", (width, tokens + head * b.sequences, 1, 1), operands)
+    cur = g.view(made, (width * tokens,))
+    fresh = g.view(made, (width * head * b.sequences,), (), 4 * width * tokens)
+    b.expand(g.cpy(fresh, g.view(store, (hp.rows_s * b.sequences,))))
+    if bonus is None:
+        cur = g.reshape(cur, width, tokens)
+    else:
+        cur = g.reshape(g.same("NORM", g.reshape(cur, head, heads, tokens)), width, tokens)
+        cur = g.add(g.mul(cur, b.need(il, "time_mix_ln.weight")), b.need(il, "time_mix_ln.bias"))
+    cur = b.mm(b.need(il, "time_mix_output.weight"), g.mul(cur, gate))
+    return g.reshape(cur, width, b.sequence_tokens, b.sequences)
+
+
+def _channel_mix_6(b: Builder, il: int, cur: T, before: T) -> T:
+    difference = g.sub(before, cur)
+    xk, xr = (g.add(g.mul(difference, b.need(il, f"channel_mix_lerp_{letter}.weight")), cur) for letter in "kr")
+    r = g.unary(b.mm(b.need(il, "channel_mix_receptance.weight"), xr), "sigmoid")
+    k = g.same("SQR", g.unary(b.mm(b.need(il, "channel_mix_key.weight"), xk), "relu"))
+    return g.mul(r, b.mm(b.need(il, "channel_mix_value.weight"), k))
+
+
+def rwkv(b: Builder) -> T:
+    """The whole graph of RWKV 6 and 7."""
     width, tokens, st, ns = b.hp.width, b.tokens, b.sequence_tokens, b.sequences
+    sixth = b.hp.arch == "rwkv6"
+    every = int(b.hp.get("rescale_every_n_layers", 0)) if sixth else 0
     cur = b.norm(embed(b), b.weight("token_embd_norm.weight"), b.weight("token_embd_norm.bias"), 0, "NORM")
     b.recur()
     ids = b.output_ids()
@@ -92,7 +158,10 @@ def rwkv7(b: Builder) -> T:
         nb = g.strides(shift)
         normed = b.normed(cur, il, "attn_norm", "NORM")
         before = _earlier(b, g.view(shift, (width, 1, ns), nb[1:3]), normed)
-        mixed, first = _time_mix(b, il, normed, before, first)
+        if sixth:
+            mixed = _time_mix_6(b, il, normed, before)
+        else:
+            mixed, first = _time_mix(b, il, normed, before, first)
         joined = g.add(mixed, cur)
         second = b.normed(joined, il, "attn_norm_2", "NORM")
         before = _earlier(b, g.view(shift, (width, 1, ns), nb[1:3], 4 * width), second)
@@ -102,5 +171,33 @@ def rwkv7(b: Builder) -> T:
         joined, second, before = (g.reshape(x, width, tokens) for x in (joined, second, before))
         if il == b.last:
             joined, second, before = b.pick(joined, ids), b.pick(second, ids), b.pick(before, ids)
-        cur = g.add(_channel_mix(b, il, second, before), joined)
+        cur = g.add(_channel_mix_6(b, il, second, before) if sixth else _channel_mix(b, il, second, before), joined)
+        if every and (il + 1) % every == 0:
+            cur = g.scale(cur)
     return b.finish(cur, kind="NORM")
+
+
+def rwkv_qwen2(b: Builder) -> T:
+    """Qwen2 with its attention replaced by RWKV's time mixing; the feed-forward is Qwen2's own."""
+    width, tokens, st, ns = b.hp.width, b.tokens, b.sequence_tokens, b.sequences
+    cur = embed(b)
+    b.recur()
+    ids = b.output_ids()
+    first = None
+    for il in b.walk:
+        cur = g.reshape(cur, width, st, ns)
+        store = b.store("r", il)
+        shift = g.reshape(rows(b, store, b.hp.rows_r), width, b.hp.rows_r // width, ns)
+        normed = b.normed(cur, il, "attn_norm")
+        before = _earlier(b, shift, normed)
+        if b.hp.arch == "rwkv6qwen2":
+            mixed = _time_mix_6(b, il, normed, before)
+        else:
+            mixed, first = _time_mix(b, il, normed, before, first)
+        last = g.view(normed, (width, 1, ns), g.strides(normed)[1:3], 4 * (st - 1) * width)
+        b.expand(g.cpy(g.view(last, (width * ns,)), g.view(store, (b.hp.rows_r * ns,))))
+        joined = g.reshape(g.add(mixed, cur), width, tokens)
+        if il == b.last:
+            joined = b.pick(joined, ids)
+        cur = g.add(dense(b, b.normed(joined, il, "ffn_norm"), il), joined)
+    return b.finish(cur)

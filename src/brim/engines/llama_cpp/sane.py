@@ -72,7 +72,8 @@ def check(checkpoint: "Checkpoint", architecture: str) -> None:
         raise BadHeader(f"{checkpoint.source}: {architecture}.expert_used_count is {used} of {experts} experts")
     for tensor in checkpoint.tensors:
         name = tensor.name
-        block, _, rest = name[4:].partition(".") if name.startswith("blk.") else ("0", "", "")
+        inner = name[4:] if name.startswith(("enc.blk.", "dec.blk.")) else name
+        block, _, rest = inner[4:].partition(".") if inner.startswith("blk.") else ("0", "", "")
         if not (block.isascii() and block.isdigit() and len(block) < 6):
             raise BadTensor(f"{checkpoint.source}: tensor {name[:200]!r} belongs to no block")
         least = 3 if rest in _STACKS else 2 if rest in _MATRICES or name in ("token_embd.weight", "output.weight") else 0

@@ -3,7 +3,7 @@
 The high-water mark of best-fit allocation over a periodic graph is reached within the first periods; tests compare with the full walk.
 """
 
-from brim.engines.llama_cpp.hparams import Hparams
+from brim.engines.llama_cpp.hparams import Hparams, block_of
 from brim.engines.llama_cpp.weights import HOST, Placement
 
 _LONGEST, _KEPT = 8, 3
@@ -17,11 +17,10 @@ def _signatures(hp: Hparams, placement: Placement) -> "list[int]":
     known: dict[tuple[object, ...], int] = {}
     numbers = []
     parts = layer_parts(hp)
-    for il in range(hp.layers):
+    for il in range(hp.depth):
         streamed = on_card and (placement.layers[il] == HOST or placement.overridden)
-        prefix = f"blk.{il}."
         if streamed:
-            tensors: object = tuple((suffix, dims, dtype, placement.tensors[prefix + suffix]) for suffix, dims, dtype in parts[il])
+            tensors: object = tuple((suffix, dims, dtype, placement.tensors[_named(il, suffix)]) for suffix, dims, dtype in parts[il])
         else:
             tensors = tuple((suffix, dims, dtype if (shared and suffix.endswith(_TYPED)) else "") for suffix, dims, dtype in parts[il])
         key = (
@@ -42,6 +41,11 @@ def _signatures(hp: Hparams, placement: Placement) -> "list[int]":
     return numbers
 
 
+def _named(il: int, suffix: str) -> str:
+    """The full name of a block's tensor (see `block_of`)."""
+    return f"{suffix[:4]}blk.{il}.{suffix[4:]}" if suffix.startswith(("enc.", "dec.")) else f"blk.{il}.{suffix}"
+
+
 _PARTS: "list[tuple[Hparams, list[list[tuple[str, tuple[int, ...], str]]]]]" = []
 
 
@@ -52,11 +56,9 @@ def layer_parts(hp: Hparams) -> "list[list[tuple[str, tuple[int, ...], str]]]":
             return parts
     parts = [[] for _ in range(hp.blocks)]
     for name, (dims, dtype) in hp.tensors.items():
-        if name.startswith("blk."):
-            end = name.index(".", 4)
-            il = int(name[4:end])
-            if il < hp.blocks:
-                parts[il].append((name[end + 1 :], dims, dtype))
+        block = block_of(name)
+        if block is not None and block[0] < hp.blocks:
+            parts[block[0]].append((block[1], dims, dtype))
     for part in parts:
         part.sort()
     _PARTS.insert(0, (hp, parts))

@@ -6,7 +6,7 @@ ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
 
 from bisect import bisect_right
 
-from brim.engines.llama_cpp.hparams import Hparams
+from brim.engines.llama_cpp.hparams import HEADLESS, Hparams, block_of
 from brim.errors import Usage
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes, ggml_tensor_bytes
@@ -157,13 +157,14 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
 
 def _homes(hp: Hparams, made: Placement, name: str, with_layers: "tuple[str, ...]", *, load_mtp: bool) -> "tuple[str, ...]":
     """The devices that hold a tensor before overrides."""
-    if name.startswith("blk."):
-        il = int(name[4 : name.index(".", 4)])
+    block = block_of(name)
+    if block is not None:
+        il = block[0]
         if il >= hp.blocks or (il >= hp.layers and not load_mtp):
             return ()
         return (made.layers[il],)
     if name in _ON_HOST:
-        tied = name == "token_embd.weight" and "output.weight" not in hp.tensors and hp.causal
+        tied = name == "token_embd.weight" and "output.weight" not in hp.tensors and hp.arch not in HEADLESS
         # gemma 3n and 4 create the output copy before the embedding, so that both exist even on one device (mapped pages of a file exist once)
         twice = made.output != HOST or (hp.arch in ("gemma3n", "gemma4") and not made.mapped)
         return (HOST, made.output) if tied and twice else (HOST,)
