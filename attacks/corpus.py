@@ -183,9 +183,24 @@ def _onnx_rows() -> list[tuple[str, bytes, str, str]]:
         ("name-of-a-mebibyte", onnx(onnx_tensor("w" * (1 << 20), (1,), 1, bytes(4))), "bad_header", "a name of"),
         ("tensors-60000", field(1, 10) + field(2, b"p") + field(7, field(5, field(2, 1)) * 60_000), "bad_header", "more than 50000"),
         ("graphs-nested", field(1, 10) + field(2, b"p") + field(7, loop), "bad_header", "nested"),
-        ("outside-traversal", onnx(onnx_tensor("w", (1,), 1, location="../../etc/passwd")), "bad_shards", "plain file name"),
-        ("outside-absolute", onnx(onnx_tensor("w", (1,), 1, location="/etc/passwd")), "bad_shards", "plain file name"),
-        ("outside-nowhere", onnx(onnx_tensor("w", (1,), 1, offset="0")), "bad_shards", "plain file name"),
+        ("outside-traversal", onnx(onnx_tensor("w", (1,), 1, location="../../etc/passwd")), "bad_shards", "no path inside"),
+        ("outside-absolute", onnx(onnx_tensor("w", (1,), 1, location="/etc/passwd")), "bad_shards", "no path inside"),
+        ("outside-nowhere", onnx(onnx_tensor("w", (1,), 1, offset="0")), "bad_shards", "no path inside"),
+        *(
+            (f"outside-{name}", onnx(onnx_tensor("w", (1,), 1, location=place)), "bad_shards", "no path inside")
+            for name, place in (
+                ("below-and-back", "a/../../secret"),
+                ("below-and-round", "a/../w"),
+                ("empty-step", "a//w"),
+                ("folder-only", "a/"),
+                ("backslashes", "a\\..\\..\\secret"),
+                ("drive-below", "a/C:/w"),
+                ("nul-below", "a/w\0.bin"),
+                ("step-of-300", "a/" + "b" * 300),
+                ("here-only", "./."),
+            )
+        ),
+        ("outside-40-steps", onnx(onnx_tensor("w", (1,), 1, location="a/" * 40 + "w")), "bad_shards", "inside the folder"),
         ("outside-offset-a-word", onnx(onnx_tensor("w", (1,), 1, location="d", offset="-1")), "bad_tensor", "external offset"),
         ("outside-length-wrong", onnx(onnx_tensor("w", (1,), 1, location="d", length="400")), "bad_tensor", "4 bytes by its dimensions"),
     ]
@@ -306,6 +321,17 @@ def _folders() -> list[Attack]:
             "m/a.onnx",
             "bad_shards",
             "leads out",
+        ),
+        *(
+            (f"onnx-below-{name}", {"m/a.onnx": onnx(onnx_tensor("w", (1,), 1, location=place)), **files}, "m/a.onnx", kind, words)
+            for name, place, files, kind, words in (
+                ("folder-links-out", "b/d", {"m/b": "LINK:../o", "o/d": b"1234"}, "bad_shards", "leads out"),
+                ("file-links-out", "b/d", {"m/b/d": "LINK:../../secret", "secret": b"1234"}, "bad_shards", "leads out"),
+                ("links-to-a-sibling", "b/d", {"m/b": "LINK:../m2", "m2/d": b"1234"}, "bad_shards", "leads out"),
+                ("links-round", "b/d", {"m/b": "LINK:b"}, "not_a_regular_file", "circle"),
+                ("is-a-pipe", "b/d", {"m/b/d": "FIFO"}, "not_a_regular_file", "no regular file"),
+                ("short", "b/d", {"m/b/d": b"123"}, "truncated", "which has 3"),
+            )
         ),
         ("split-shard-missing", {f"m/{shards[0]}": _split(0, 2, ROWS[:1], 3)}, f"m/{shards[0]}", "bad_shards", "1 of 2 shards are missing"),
         ("split-name-lost", {"m/a.gguf": _split(0, 2, ROWS[:1], 3)}, "m/a.gguf", "bad_shards", "its name does not end"),

@@ -321,7 +321,7 @@ def _onnx(source: "Source", folder: "str | None") -> Checkpoint:
     for name, claimed in part.external.items():
         if folder is None:
             raise Unreadable(f"{source.name}: its external data {name!r} is not at hand")
-        with FileSource(rooms.member(folder or ".", name)) as data:
+        with FileSource(rooms.within(folder or ".", name)) as data:
             if claimed > data.size:
                 raise Truncated(f"{source.name}: its tensors claim {claimed} bytes of {name!r}, which has {data.size}")
             sizes.append(data.size)

@@ -309,6 +309,28 @@ def test_onnx_initialisers_constants_and_external_data(tmp_path) -> None:
     assert checkpoint.file_bytes == (tmp_path / "m.onnx").stat().st_size + 26
 
 
+def test_external_data_may_lie_in_folders_below_the_model(tmp_path) -> None:
+    """A location is relative to the model's folder: subfolders are followed, two spellings of one file are one file, links may stay inside or lead to the hub cache's blobs."""
+    tensors = [seeds.onnx_tensor(name, (4,), 1, location=place) for name, place in (("a", "x/y/w.bin"), ("b", "./x/./y/w.bin"), ("c", "linked/w.bin"))]
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "abc" / "onnx"
+    (snapshot / "x" / "y").mkdir(parents=True)
+    blobs = tmp_path / "models--a--b" / "blobs"
+    blobs.mkdir()
+    (blobs / "hash").write_bytes(bytes(16))
+    (snapshot / "x" / "y" / "w.bin").symlink_to("../../../../../blobs/hash")
+    (snapshot / "linked").symlink_to("x/y")
+    (snapshot / "m.onnx").write_bytes(seeds.onnx(*tensors))
+    checkpoint = open_checkpoint(str(snapshot / "m.onnx"))
+    assert [(t.name, t.stored_bytes, t.shard) for t in checkpoint.tensors if t.shard] == [("a", 16, 1), ("b", 16, 1), ("c", 16, 2)]
+    assert checkpoint.shards[1:] == ("x/y/w.bin", "linked/w.bin")
+    assert checkpoint.file_bytes == (snapshot / "m.onnx").stat().st_size + 32
+    (blobs / "hash").rename(tmp_path / "elsewhere")
+    (snapshot / "x" / "y" / "w.bin").unlink()
+    (snapshot / "x" / "y" / "w.bin").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadShards, match="leads out of the folder"):
+        open_checkpoint(str(snapshot / "m.onnx"))
+
+
 def test_a_large_onnx_file_is_jumped_through_and_not_read(tmp_path) -> None:
     """200 MB of raw data are passed over: a few windows are read."""
     head = seeds.onnx(seeds.onnx_tensor("w", (1,), 1, bytes(4)))

@@ -1,7 +1,7 @@
 """Lists a model folder and reads a sharded index; which files belong together, and none outside the folder.
 
 Guarantees: a name out of an index is a plain file name (no slash, no `..`, no drive, no NUL); a member that is a symlink must lead to a regular file in the folder
-itself or, as the Hugging Face cache lays it out, in `blobs/` two levels above; missing, extra and duplicate shards are three different refusals.
+itself or, as the Hugging Face cache lays it out, in the `blobs/` beside `snapshots/`; missing, extra and duplicate shards are three different refusals.
 Not covered: what stands in the files.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_FILES = 100_000
 MAX_SHARDS = 10_000
 MAX_NAME = 255
+MAX_STEPS = 32
 
 
 def listing(folder: str) -> "list[str]":
@@ -40,14 +41,32 @@ def member(folder: str, name: str) -> str:
     if not plain_name(name):
         raise BadShards(f"{folder}: the shard name {name[:200]!r} is no plain file name", hint="An index may only name files beside it.")
     path = os.path.join(folder, name)
-    if os.path.islink(path):
-        target, home = os.path.realpath(path), os.path.realpath(folder)
-        cache = os.path.join(os.path.dirname(os.path.dirname(home)), "blobs")
-        if not any(target.startswith(place + os.sep) for place in (home, cache)):
-            raise BadShards(
-                f"{folder}: the shard {name!r} is a symlink that leads out of the folder", hint="Name the real folder, or copy the file into this one."
-            )
+    if os.path.islink(path) and not _at_home(path, folder):
+        raise BadShards(f"{folder}: the shard {name!r} is a symlink that leads out of the folder", hint="Name the real folder, or copy the file into this one.")
     return path
+
+
+def within(folder: str, location: str) -> str:
+    """The path of a file in a folder or in a folder below it, whose place came out of a file (`a/b/c`, always with slashes). `BadShards` where it would lead out."""
+    steps = location.split("/")
+    if not 0 < len(steps) <= MAX_STEPS or not all(map(plain_name, steps)):
+        raise BadShards(
+            f"{folder}: the place {location[:200]!r} is no path inside the folder", hint="External data must lie beside the model file or below it."
+        )
+    path = os.path.join(folder, *steps)
+    if not _at_home(path, folder):  # any folder on the way may be a symlink
+        raise BadShards(f"{folder}: {location[:200]!r} is reached by a symlink that leads out of the folder", hint="Copy the file into this folder.")
+    return path
+
+
+def _at_home(path: str, folder: str) -> bool:
+    """Whether all symlinks on the way to `path` end inside `folder`, or in the blobs of the Hugging Face cache that it belongs to (REPOSITORY/snapshots/REVISION/…)."""
+    target, home = os.path.realpath(path), os.path.realpath(folder)
+    places = [home, os.path.join(os.path.dirname(os.path.dirname(home)), "blobs")]
+    before, snapshots, _ = home.rpartition(os.sep + "snapshots" + os.sep)
+    if snapshots:
+        places.append(os.path.join(before, "blobs"))
+    return any(target.startswith(place.rstrip(os.sep) + os.sep) for place in places)
 
 
 def plain_name(name: str) -> bool:

@@ -270,11 +270,13 @@ def _entry(wire: _Wire, at: int, end: int) -> "tuple[str, str]":
 
 
 def _outside(part: Part, name: str, places: "dict[str, str]", wanted: int) -> "tuple[int, int, int]":
-    """(offset, bytes, shard) of external data; its file must lie beside the model."""
-    location = places.get("location", "")
-    if not location or len(location) > 255 or location in (".", "..") or any(char in location for char in "/\\\0:"):
+    """(offset, bytes, shard) of external data; its file must lie beside the model or below (onnx.proto3: "relative to the filesystem directory of the model")."""
+    location = "/".join(step for step in places.get("location", "").split("/") if step != ".")
+    if not location or len(location) > MAX_NAME or not all(map(_step, location.split("/"))):
+        told = places.get("location", "")[:200]
         raise BadShards(
-            f"{part.name}: tensor {name[:200]!r} lies in {location[:200]!r}, which is no plain file name", hint="External data must lie beside the model file."
+            f"{part.name}: tensor {name[:200]!r} lies in {told!r}, which is no path inside the model's folder",
+            hint="External data must lie beside the model file or below it.",
         )
     numbers = []
     for key, default in (("offset", "0"), ("length", str(wanted))):
@@ -285,3 +287,8 @@ def _outside(part: Part, name: str, places: "dict[str, str]", wanted: int) -> "t
     offset, stored = numbers
     part.external[location] = max(part.external.get(location, 0), offset + stored)
     return offset, stored, 1 + list(part.external).index(location)
+
+
+def _step(step: str) -> bool:
+    """Whether one step of a location leads to a file or a folder right here, on Windows too."""
+    return 0 < len(step) <= 255 and step != ".." and not any(char in step for char in "\\\0:")
