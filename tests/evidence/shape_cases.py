@@ -77,6 +77,7 @@ NEEDED: "dict[str, dict]" = {
     "hunyuan_v1_moe": {"num_key_value_heads": 8, "head_dim": 64, "num_experts": 4, "moe_topk": 2},
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8, "head_dim": 128},
+    "aya_vision": {"vision_config": {"model_type": "siglip_vision_model", "hidden_size": 1152, "num_attention_heads": 16}},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"]},
 }
 
@@ -274,6 +275,8 @@ def _mend(family: str, made: dict, width: int, heads: int, rng: random.Random) -
         made["global_head_dim"], made["num_global_key_value_heads"] = 32, rng.choice([None, 2])
     if family == "gpt_neo":
         made["num_layers"], made["attention_types"] = 4, [[["global", "local"], 2]]
+    if family == "mllama_text_model":
+        made["cross_attention_layers"] = [1]
     if family in ("deepseek_v2",):
         made["head_dim"] = made["qk_rope_head_dim"]
     if family in ("deepseek_v32", "glm_moe_dsa") and made.get("q_lora_rank") is None:
@@ -292,3 +295,58 @@ def _mend(family: str, made: dict, width: int, heads: int, rng: random.Random) -
         made.pop("head_dim", None)
     if family == "opt":
         made["word_embed_proj_dim"] = rng.choice([32, width])
+
+
+# What stands in a wrapper beside its text model and its tower.
+AROUND: "dict[str, list]" = {
+    "tie_word_embeddings": [True, False],
+    "multimodal_projector_bias": [True, False],
+    "projector_bias": [True, False],
+    "projector_use_layernorm": [True, False],
+    "downsample_factor": [2, 3],
+    "alignment_intermediate_size": [96, 128],
+    "projector_hidden_size": [48, 96],
+    "spatial_merge_size": [2, 3],
+    "scale_factor": [2, 3],
+}
+
+_TOWER: "dict[str, list]" = {
+    "num_hidden_layers": [2, 3],
+    "depth": [2, 3],
+    "num_global_layers": [1, 2],
+    "intermediate_size": [80, 96],
+    "num_attention_heads": [4],
+    "attention_heads": [4],
+    "num_heads": [4],
+    "num_key_value_heads": [2, 4],
+    "head_dim": [16],
+    "image_size": [56, 84],
+    "patch_size": [14],
+    "num_channels": [1, 3],
+    "in_channels": [1, 3],
+    "attention_bias": [True, False],
+    "use_qk_norm": [True, False],
+    "use_clipped_linears": [True, False],
+    "standardize": [True, False],
+    "position_embedding_size": [40],
+    "num_patches": [36, 49],
+    "num_position_embeddings": [36, 49],
+    "vision_use_head": [True, False],
+    "max_num_tiles": [2, 4],
+    "pos_emb_height": [6],
+    "pos_emb_width": [8],
+    "deepstack_visual_indexes": [[0], [0, 1]],
+}
+
+
+def small_tower(tower: str, fields: "set[str]", text: int, rng: random.Random) -> dict:
+    """A small odd config of a tower; `text` is the text model's width, which some towers end in."""
+    made = {name: rng.choice(values) for name, values in _TOWER.items() if name in fields}
+    made["hidden_size"] = made["embed_dim"] = 64
+    for name in ("out_hidden_size", "hidden_size" if "embed_dim" in fields else "out_hidden_size"):
+        made[name] = text
+    if tower == "mllama_vision_model":
+        made["intermediate_layers_indices"], made["vision_output_dim"] = [0, 1], 64 * 3
+    if tower == "internvl_vision":
+        made["image_size"] = [56, 56]
+    return {name: value for name, value in made.items() if name in fields}

@@ -58,7 +58,7 @@ def of_class(config, names: "set[str]") -> "tuple[dict, dict]":
             spelled.setdefault(name, other)
         if other in names:
             spelled.setdefault(other, name)
-    if getattr(config(), "tie_word_embeddings", True):
+    if getattr(config(), "tie_word_embeddings", False):
         found["tie_word_embeddings"] = True
     return dict(sorted(found.items())), spelled
 
@@ -69,10 +69,10 @@ def main() -> None:
     from transformers import CONFIG_MAPPING
 
     from brim.shapes.families.registry import FAMILIES
-    from brim.shapes.families.wrappers import TOWERS
+    from brim.shapes.families.wrappers import EARS, TOWERS
 
     names = words_read()
-    tables = {family: of_class(CONFIG_MAPPING[family], names) for family in sorted({*FAMILIES, *TOWERS}) if family in CONFIG_MAPPING}
+    tables = {family: of_class(CONFIG_MAPPING[family], names) for family in sorted({*FAMILIES, *TOWERS, *EARS}) if family in CONFIG_MAPPING}
     for family, names_of in OLDER.items():
         tables[family][1].update(names_of)
     lines = []

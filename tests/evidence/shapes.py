@@ -24,15 +24,17 @@ warnings.filterwarnings("ignore")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(pathlib.Path(__file__).parent)]
 
-from shape_cases import CHOICES, NEEDED, PUBLISHED, small  # noqa: E402
+from shape_cases import AROUND, CHOICES, NEEDED, PUBLISHED, small, small_tower  # noqa: E402
 
 from brim.errors import BrimError  # noqa: E402
 from brim.shapes.config import read  # noqa: E402
 from brim.shapes.families.registry import FAMILIES  # noqa: E402
+from brim.shapes.families.wrappers import WRAPPERS  # noqa: E402
 from brim.values import Missing  # noqa: E402
 
 # What brim says differently on purpose, and why (counted as a miss in the table all the same where it changes a number).
 KNOWN = {
+    "kimi_k25": "transformers' own reverse conversion misspells layers (blocks) and the projector's norm; the published names are kept",
     "kimi_linear": "transformers writes layer 0's plain block as block_sparse_moe; the published code calls it mlp",
     "longcat_flash": "transformers gives the experts that do nothing gate and up weights; the published file has none",
     "qwen3_vl_moe": "transformers 5 turns the stacked experts round; published files keep the width first",
@@ -41,7 +43,6 @@ KNOWN = {
     "falcon": "transformers repeats grouped heads before it caches them; brim gives the model's own heads",
     "helium": "transformers gives the output projection hidden_size inputs; it runs only where that is heads × head_dim",
     "mt5": "transformers 5 ties T5's head always; published untied files carry it",
-    "gemma4": "towers are optional and not counted",
 }
 PREFER = {
     "bert": "BertForMaskedLM",
@@ -51,6 +52,9 @@ PREFER = {
     "whisper": "WhisperForConditionalGeneration",
     "bart": "BartForConditionalGeneration",
     "mbart": "MBartForConditionalGeneration",
+    "mllama_text_model": "MllamaForCausalLM",
+    "qwen2_5_omni": "Qwen2_5OmniForConditionalGeneration",
+    "qwen3_omni_moe": "Qwen3OmniMoeForConditionalGeneration",
 }
 
 
@@ -116,8 +120,9 @@ def compare(family, config, model, given):
     if isinstance(shape, Missing):
         return [f"Missing: {shape.detail}"]
     theirs, ours = directory(model), drawn(rows)
-    if any(name.startswith("vision_tower.embeddings") for name in theirs):  # transformers 5 dropped a level that published files have
-        ours = {name.replace("vision_tower.vision_model.", "vision_tower."): dims for name, dims in ours.items()}
+    for place in ("vision_tower.", "vision_model."):  # transformers 5 dropped a level that published files have
+        if any(place + "embeddings" in name for name in theirs) and not any(place + "vision_model." in name for name in theirs):
+            ours = {name.replace(place + "vision_model.", place): dims for name, dims in ours.items()}
     total, mine = sum(p.numel() for p in model.parameters()), sum(row.elements for row in rows if row.op != "buffer" and row.tower != "draft")
     wrong = [] if total == mine else [f"parameters {mine} for {total}"]
     if isinstance(shape.parameters, Missing):  # a tower that brim does not know: only the text model is held against its oracle
@@ -135,9 +140,14 @@ def compare(family, config, model, given):
 def text_only(theirs, rows):
     """What differs between the text tensors of a model with an unknown tower; the count itself is Missing, and said to be."""
     ours = drawn([row for row in rows if row.tower == "text"])
+    if any(name.startswith("thinker.") for name in ours):  # the other half speaks
+        theirs = {name: dims for name, dims in theirs.items() if name.startswith("thinker.")}
     theirs = {name: dims for name, dims in theirs.items() if not re.search("vision|visual|audio|tower|projector|encoder", name)}
-    ends = {re.sub(r"^.*?(?=layers\.|blocks\.|embed_tokens|norm\.|lm_head)", "", name).replace("blocks.", "layers."): dims for name, dims in theirs.items()}
-    wrong = [name for name, dims in ours.items() if ends.get(re.sub(r"^.*?(?=layers\.|embed_tokens|norm\.|lm_head)", "", name)) != dims]
+    ends = {
+        re.sub(r"^.*?(?=layers\.|blocks\.|embed_tokens|(?<![a-z_])norm\.|lm_head)", "", name).replace("blocks.", "layers."): dims
+        for name, dims in theirs.items()
+    }
+    wrong = [name for name, dims in ours.items() if ends.get(re.sub(r"^.*?(?=layers\.|embed_tokens|(?<![a-z_])norm\.|lm_head)", "", name)) != dims]
     return [f"{len(wrong)} text tensors differ: {wrong[0]}"] if wrong else []
 
 
@@ -193,11 +203,33 @@ def cases(family, rounds, seed):
         if config["model_type"] == family:
             wanted = (config.get("architectures") or [None])[0]
             yield "published", name, {key: value for key, value in config.items() if key not in ("model_type", "architectures")}, wanted
-    if "text_config" in names:
-        return
     for turn in range(rounds):
         rng = random.Random(f"{seed}/{family}/{turn}")
+        if family in WRAPPERS and "hidden_size" not in names:
+            if "text_config" not in names:
+                return
+            yield "odd wrapper", f"odd {turn}", wrapped(family, rng), None
+            continue
         yield "odd", f"odd {turn}", {**NEEDED.get(family, {}), **small(family, names, rng), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}, None
+
+
+def fields_of(family):
+    """The fields that a config class of transformers has."""
+    from transformers import CONFIG_MAPPING
+
+    return set(getattr(CONFIG_MAPPING[family], "__dataclass_fields__", {})) if family in CONFIG_MAPPING else set()
+
+
+def wrapped(family, rng):
+    """A small odd config of a wrapper: a small text model and a small tower, each from the fields that its class has."""
+    text, _names, tower = WRAPPERS[family][:3]
+    if not tower:
+        return {"text_config": {"model_type": text, **small(text, fields_of(text), rng), "pad_token_id": 0}}
+    made = {"text_config": {"model_type": text, **small(text, fields_of(text), rng), "pad_token_id": 0}}
+    made["vision_config"] = {"model_type": tower, **small_tower(tower, fields_of(tower), made["text_config"].get("hidden_size", 64), rng)}
+    if family == "gemma4" and rng.random() < 0.5:
+        made["audio_config"] = {"model_type": "gemma4_audio", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "output_proj_dims": 48}
+    return {**made, **{name: rng.choice(values) for name, values in AROUND.items() if name in fields_of(family)}}
 
 
 def plain(config):
@@ -219,7 +251,7 @@ def check(family, rounds, seed):
             continue
         top = {"model_type": family, "architectures": [type(model).__name__]}
         forms = {"all fields": {**plain(config), **top}}
-        if getattr(config, "text_config", None) is None or kind == "published":
+        if (getattr(config, "text_config", None) is None and getattr(config, "thinker_config", None) is None) or kind == "published":
             forms["own fields"] = {**fields, **top}
         for form, given in forms.items():
             row["tried"] += 1

@@ -316,3 +316,36 @@ def test_any_config_gives_a_shape_or_missing_or_one_named_error(family, changes)
     assert isinstance(shape, (Shape, Missing))
     if isinstance(shape, Shape) and not isinstance(shape.parameters, Missing):
         assert shape.parameters == sum(row.elements for row in rows if row.tower != "draft")
+
+
+def test_a_strangers_model_type_gets_no_defaults():
+    """A class that is known under a model_type that is not: what the file leaves out is not filled from the known family, it is wanting."""
+    fields = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape, _ = read({**fields, "model_type": "stranger"})
+    assert isinstance(shape, Missing)
+    assert "vocab_size" in shape.detail
+    whole, _ = read({**fields, "model_type": "stranger", "vocab_size": 131})
+    assert isinstance(whole, Shape)
+    assert not [word for word in whole.unusual if "default taken" in word]
+
+
+@pytest.mark.parametrize(
+    ("version", "wrapper", "text", "tied"),
+    [
+        ("4.50.0", None, False, False),
+        ("5.1.0", None, False, True),
+        ("5.1.0", False, True, False),
+        ("4.50.0", True, False, False),
+        ("", True, False, True),
+        ("", None, False, False),
+    ],
+)
+def test_who_ties_the_head_of_a_wrapper(version, wrapper, text, tied):
+    """transformers 4 asked the text config, 5 the wrapper's (whose default is true here); without a version the file's own word wins."""
+    inner = {"model_type": "cohere2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 131}
+    config = {"model_type": "cohere2_vision", "text_config": {**inner, "tie_word_embeddings": text}, "vision_config": {"model_type": "siglip_vision_model"}}
+    config |= {"transformers_version": version} if version else {}
+    config |= {} if wrapper is None else {"tie_word_embeddings": wrapper}
+    shape, _ = read(config)
+    assert isinstance(shape, Shape)
+    assert shape.tied_embeddings is tied

@@ -3,6 +3,7 @@
 from brim.facts.model import Shape, Tensor
 from brim.shapes.config import read
 from brim.shapes.directory import beside, spelled
+from brim.values import Missing
 
 MOE = {
     "model_type": "deepseek_v3",
@@ -82,3 +83,45 @@ def test_packed_weights_are_held_by_their_count_alone():
     renamed = tuple(tensor.replace(name=tensor.name.replace(".weight", ".qweight")) for tensor in tensors)
     held = beside(shape, weights, renamed, packed=True)
     assert held.unusual == shape.unusual
+
+
+def test_experts_stored_otherwise_are_no_difference():
+    """Separate, stacked or turned round: as many numbers in the same place are the same experts; one number more is told."""
+    shape, weights, tensors = files(MOE, draft=False)
+    place = "model.layers.1.mlp.experts."
+    stacked = [tensor for tensor in tensors if not tensor.name.startswith(place)]
+    for name, dims in (("gate_up_proj", (64, 64, 4)), ("down_proj", (64, 32, 4))):
+        count = dims[0] * dims[1] * dims[2]
+        stacked.append(Tensor(name=place + name, dims=dims, dtype="BF16", offset=0, stored_bytes=2 * count, elements=count))
+    held = beside(shape, weights, tuple(stacked), packed=False)
+    assert not [word for word in held.unusual if "config" in word]
+    assert held.parameters == shape.parameters
+    more = [*stacked, Tensor(name=place + "odd", dims=(1,), dtype="BF16", offset=0, stored_bytes=2, elements=1)]
+    assert [word for word in beside(shape, weights, tuple(more), packed=False).unusual if "not implied" in word]
+
+
+SEEN = {
+    "model_type": "llava",
+    "text_config": {"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 131},
+    "vision_config": {"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4},
+}
+
+
+def test_files_of_transformers_5_lack_a_level_of_the_tower():
+    """Folders written by transformers 4 (`vision_tower.vision_model.`) and by 5 (`vision_tower.`) both are what the config implies."""
+    shape, weights, tensors = files(SEEN)
+    for old, new in (("", ""), ("vision_tower.vision_model.", "vision_tower.")):
+        renamed = tuple(tensor.replace(name=tensor.name.replace(old, new)) for tensor in tensors)
+        assert beside(shape, weights, renamed, packed=False).unusual == shape.unusual
+
+
+def test_a_tower_that_is_not_known_is_counted_by_its_files():
+    """Without files the whole count is missing; with files it is theirs, and the tower's tensors are no fault of the folder."""
+    config = {**SEEN, "vision_config": {"model_type": "of_its_own"}, "model_type": "internvl_chat", "llm_config": SEEN["text_config"]}
+    shape, weights, tensors = files(config)
+    assert isinstance(shape.parameters, Missing)
+    eye = Tensor(name="vision_model.x.weight", dims=(7,), dtype="BF16", offset=0, stored_bytes=14, elements=7)
+    held = beside(shape, weights, (*tensors, eye), packed=False)
+    assert held.parameters == sum(tensor.elements for tensor in tensors) + 7
+    assert [word for word in held.unusual if "taken for the towers" in word]
+    assert not [word for word in held.unusual if "not implied" in word]

@@ -175,6 +175,18 @@ def stacked(b: "Blueprint", name: str, role: str, dims: tuple[int, ...], count: 
     b.weights[-1] = b.weights[-1].replace(active=each * used)
 
 
+def stacked_experts(
+    b: "Blueprint", p: str, width: int, inner: int, count: int, used: int, *, at: str = "experts.", router: str = "gate", router_bias: str = ""
+) -> FeedForward:
+    """A router and all experts of a layer in two tensors, as transformers 5 holds them: gate and up together, inputs innermost."""
+    b.linear(p + router, "router", width, count)
+    if router_bias:
+        b.add(p + router_bias, (count,), "router", "buffer")
+    stacked(b, p + at + "gate_up_proj", "expert_gate_up", (width, 2 * inner), count, used)
+    stacked(b, p + at + "down_proj", "expert_down", (inner, width), count, used)
+    return FeedForward(kind="experts", width=inner, experts=count, experts_used=used)
+
+
 def sparse_layers(f: "Fields", layers: int, step: str = "decoder_sparse_step") -> tuple[bool, ...]:
     """Qwen's rule: experts in each `decoder_sparse_step`-th layer that is not among `mlp_only_layers`."""
     period, dense = f.maybe(step, 1, 1 << 16) or 1, f.indices("mlp_only_layers", layers)

@@ -44,12 +44,15 @@ def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Sha
     name = model_type or _by_architecture(config)
     if name == "minimax" and str(config.get("architectures")).startswith("['MiniMaxM2"):
         name = "minimax_m2"  # M2 was first published under the older model_type
-    if name not in FAMILIES and _by_architecture(config) in FAMILIES:
+    own = name not in FAMILIES and _by_architecture(config) in FAMILIES
+    if own:
         name = _by_architecture(config)  # a model_type of the maker's own, written by a class that is known
     if name not in FAMILIES:
         return not_told(name or "(none given)", [key for key in _USUAL if key not in config]), ()
     b = Blueprint(source)
     f = fields_of(config, source, name)
+    if own:
+        f.defaults = {}  # what the maker's own config class fills in is not known: every field must stand in the file
     draw(name, f, b)
     if f.wanting:
         return Missing(reason="not_supported", detail=f"{name}: the config lacks {', '.join(sorted(set(f.wanting)))}"), ()

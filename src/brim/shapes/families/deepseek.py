@@ -27,7 +27,7 @@ def mixed_feed(
 ) -> "decoder.Feed":
     """DeepSeek's feed-forward: plain blocks first, then routed experts beside shared ones of the same width each.
 
-    `named`: total, used, shared (fields); at, router, router_bias, shared_at (places), dense_at.
+    `named`: total, used, shared (fields); at, router, router_bias, shared_at (places), dense_at; stacked (any word: two tensors hold all experts).
     """
     names = named or {}
     total, taken = names.get("total", "n_routed_experts"), names.get("used", "num_experts_per_tok")
@@ -40,7 +40,8 @@ def mixed_feed(
     def feed(p: str, index: int) -> FeedForward:
         if not sparse[index]:
             return blocks.gated_mlp(b, p + names.get("dense_at", at), width, plain, bias=bias)
-        fed = blocks.experts(b, p + at, width, inner, count, used, router=names.get("router", "gate"), router_bias=router_bias)
+        draw = blocks.stacked_experts if names.get("stacked") else blocks.experts
+        fed = draw(b, p + at, width, inner, count, used, router=names.get("router", "gate"), router_bias=router_bias)
         if shared:
             blocks.gated_mlp(b, p + at + names.get("shared_at", "shared_experts."), width, shared, bias=bias, role="shared_")
         return fed.replace(shared_width=shared)
@@ -95,12 +96,10 @@ def mistral4(f: "Fields", b: "Blueprint") -> None:
     def feed(p: str, index: int) -> FeedForward:
         if not sparse[index]:
             return blocks.gated_mlp(b, p + "mlp.", width, plain)
-        b.linear(p + "mlp.gate", "router", width, count)
-        blocks.stacked(b, p + "mlp.experts.gate_up_proj", "expert_gate_up", (width, 2 * inner), count, used)
-        blocks.stacked(b, p + "mlp.experts.down_proj", "expert_down", (inner, width), count, used)
+        fed = blocks.stacked_experts(b, p + "mlp.", width, inner, count, used)
         if shared:
             blocks.gated_mlp(b, p + "mlp.shared_experts.", width, shared, role="shared_")
-        return FeedForward(kind="experts", width=inner, experts=count, experts_used=used, shared_width=shared)
+        return fed.replace(shared_width=shared)
 
     decoder.stack(b, layers, lambda p, _i: blocks.mla(b, p + "self_attn.", width, a, bias=bias), feed)
     decoder.end(b)
@@ -192,10 +191,11 @@ def glm4_moe(f: "Fields", b: "Blueprint") -> None:
 
 
 def glm4v_moe(f: "Fields", b: "Blueprint") -> None:
-    """The text half of GLM-4.5V: GLM-4.5 with biases always."""
+    """The text half of GLM-4.5V: GLM-4.5 without norms on query and key; saved by itself (transformers 5 only) its experts are stacked."""
     width, layers = decoder.begin(f, b)
-    attend = decoder.grouped(f, b, width, layers, bias=True, strict=False)
-    decoder.stack(b, layers, attend, mixed_feed(f, b, width, layers, sparse_from(f, layers)))
+    attend = decoder.grouped(f, b, width, layers, bias=f.flag("attention_bias"), strict=False)
+    feed = mixed_feed(f, b, width, layers, sparse_from(f, layers), {"stacked": "" if f.path or "model_type" not in f.values else "yes"})
+    decoder.stack(b, layers, attend, feed)
     decoder.end(b)
 
 

@@ -215,8 +215,12 @@ def nemotron(f: "Fields", b: "Blueprint") -> None:
 
 
 def helium(f: "Fields", b: "Blueprint") -> None:
-    """Helium: Llama whose output projection never has a bias."""
+    """Helium: Llama whose output projection has no bias and always `hidden_size` inputs (modeling_helium.py): other heads than that fills cannot run."""
     decoder.simple(f, b, bias=f.flag("attention_bias"), mlp_bias=f.flag("mlp_bias"))
+    b.weights = [row.replace(dims=(b.width, b.width), elements=b.width**2, active=b.width**2) if row.role == "o" else row for row in b.weights]
+    a = next(layer.attention for layer in b.layers)
+    if a is not None and a.heads * a.value_dim != b.width:
+        b.unusual.append("num_attention_heads × head_dim is not hidden_size, which the output projection of this family needs: the model cannot run")
 
 
 def cwm(f: "Fields", b: "Blueprint") -> None:
@@ -310,8 +314,12 @@ def _first_full(_f: "Fields", n: int) -> tuple[str, ...]:
 
 
 def mllama(f: "Fields", b: "Blueprint") -> None:
-    """The text half of Llama 3.2 Vision: in the layers of `cross_attention_layers` the text looks at the picture; eight words more in the embedding."""
+    """The text half of Llama 3.2 Vision: in the layers of `cross_attention_layers` the text looks at the picture; eight words more in the embedding.
+
+    The head has no such words, so it is never the embedding again, whatever the file says (modeling_mllama.py ties nothing).
+    """
     width, layers = decoder.begin(f, b, "")
+    b.tied = False
     b.table("model.embed_tokens", b.vocabulary + 8, width)
     inner = f.whole("intermediate_size")
     crossed = f.indices("cross_attention_layers", layers) if f.has("cross_attention_layers") else frozenset((3, 8, 13, 18, 23, 28, 33, 38))

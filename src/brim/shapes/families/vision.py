@@ -1,7 +1,7 @@
-"""Vision towers and the projectors behind them: each draws its weights and says how many tokens one picture becomes.
+"""Vision towers: each draws its weights and says how many tokens one picture becomes.
 
-Rules: transformers 5.24, models/{siglip,clip,pixtral,idefics3,qwen2_vl,qwen2_5_vl,qwen3_vl,glm4v,internvl,llama4}/modeling_*.py and the
-projector classes of llava, gemma3, paligemma and mistral3. A tower that has no room here is `Missing`, never zero.
+Rules: transformers 5.24, models/{siglip,siglip2,clip,pixtral,idefics3,qwen2_vl,qwen2_5_vl,qwen3_vl,glm4v,internvl,llama4,mllama,gemma4,kimi_k25}/modeling_*.py.
+A tower that has no room here is `Missing`, never zero.
 """
 
 from brim.facts.model import Attention, FeedForward, Layer, Tower
@@ -9,12 +9,8 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from brim.shapes.blueprint import Blueprint
     from brim.shapes.fields import Fields
-
-    Projector = Callable[[Fields, Blueprint, int, int], None]
 
 _DEPENDS = Missing(reason="not_supported", detail="depends on the picture's size")
 
@@ -72,10 +68,19 @@ def idefics(v: "Fields", b: "Blueprint", at: str) -> None:
     _siglip(v, b, at, head=False)
 
 
-def _siglip(v: "Fields", b: "Blueprint", at: str, *, head: bool) -> None:
+def siglip2(v: "Fields", b: "Blueprint", at: str) -> None:
+    """SigLIP 2 with pictures of any shape: unfolded patches, as many positions as `num_patches` says."""
+    _siglip(v, b, at, head=v.raw("vision_use_head") is not False, unfolded=True)
+
+
+def _siglip(v: "Fields", b: "Blueprint", at: str, *, head: bool, unfolded: bool = False) -> None:
     width, inner, layers = v.whole("hidden_size"), v.whole("intermediate_size"), v.layers()
-    _image, patch, patches = _geometry(v)
-    b.conv(at + "embeddings.patch_embedding", "conv", patch, patch, v.whole("num_channels", 1, 64), width, bias=width)
+    if unfolded:
+        patch, patches = side_of(v, "patch_size"), v.whole("num_patches", 1, 1 << 24)
+        b.linear(at + "embeddings.patch_embedding", "conv", patch * patch * v.whole("num_channels", 1, 64), width, bias=True)
+    else:
+        _image, patch, patches = _geometry(v)
+        b.conv(at + "embeddings.patch_embedding", "conv", patch, patch, v.whole("num_channels", 1, 64), width, bias=width)
     b.table(at + "embeddings.position_embedding", patches, width, "position")
     for index in range(layers):
         b.layer = index
@@ -278,57 +283,87 @@ def llama4(v: "Fields", b: "Blueprint", at: str) -> None:
     _tower(b, v, width, inner, layers)
 
 
-def llava_projector(f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """LLaVA: two layers; several `vision_feature_layer`s are laid side by side."""
-    picked, bias = f.raw("vision_feature_layer"), f.raw("multimodal_projector_bias") is not False
-    many = len(picked) if isinstance(picked, (list, tuple)) and picked else 1
-    b.linear("multi_modal_projector.linear_1", "projector", seen * many, width, bias=bias)
-    b.linear("multi_modal_projector.linear_2", "projector", width, width, bias=bias)
+def mllama(v: "Fields", b: "Blueprint", at: str) -> None:
+    """Llama 3.2 Vision: tiles with learned places, gated layers behind the plain ones; the outputs of `intermediate_layers_indices` are laid side by side."""
+    width, inner, layers, tiles = v.whole("hidden_size"), v.whole("intermediate_size"), v.layers(), v.whole("max_num_tiles", 1, 64)
+    _image, patch, patches = _geometry(v)
+    ratios = v.raw("supported_aspect_ratios")
+    count = 1 + (len(ratios) if isinstance(ratios, (list, tuple)) else 8)
+    b.conv(at + "patch_embedding", "conv", patch, patch, v.whole("num_channels", 1, 64), width)
+    b.vector(at + "class_embedding", "embedding", width)
+    g = at + "gated_positional_embedding."
+    b.vector(g + "gate", "position", 1)
+    b.vector(g + "embedding", "position", width, patches + 1)
+    b.table(g + "tile_embedding", count, tiles * (patches + 1) * width, "position")
+    for name in ("pre", "post"):
+        b.table(f"{at}{name}_tile_positional_embedding.embedding", count, tiles * width, "position")
+        b.vector(f"{at}{name}_tile_positional_embedding.gate", "position", 1)
+        b.norm(f"{at}layernorm_{name}", width, "layer")
+    gated = v.layers("num_global_layers")
+    for index in range(layers + gated):
+        b.layer, late = index, index >= layers
+        p = f"{at}{'global_' if late else ''}transformer.layers.{index - layers if late else index}."
+        for name, role in (("q_proj", "q"), ("k_proj", "k"), ("v_proj", "v"), ("o_proj", "o")):
+            b.linear(f"{p}self_attn.{name}", role, width, width)
+        b.linear(p + "mlp.fc1", "up", width, inner, bias=True)
+        b.linear(p + "mlp.fc2", "down", inner, width, bias=True)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            b.norm(p + name, width, "layer")
+        for name in ("gate_attn", "gate_ffn") if late else ():
+            b.vector(p + name, "other", 1)
+    b.layer = None
+    _tower(b, v, width, inner, layers + gated)
 
 
-def llava_next_projector(f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """LLaVA-NeXT: LLaVA's, and a learned line break."""
-    llava_projector(f, b, seen, width)
-    b.vector("image_newline", "projector", width)
+def gemma4(v: "Fields", b: "Blueprint", at: str) -> None:
+    """Gemma 4: a table of places for each axis, four norms a layer, norms on query and key, gated blocks."""
+    width, inner, layers = v.whole("hidden_size"), v.whole("intermediate_size"), v.layers()
+    heads, kv_heads, each = v.whole("num_attention_heads", 1, 1 << 12), v.whole("num_key_value_heads", 1, 1 << 12), v.whole("head_dim")
+    clipped = v.flag("use_clipped_linears")
+    b.vector(at + "patch_embedder.position_embedding_table", "position", width, v.whole("position_embedding_size", 1, 1 << 24), 2)
+    b.linear(at + "patch_embedder.input_proj", "conv", 3 * side_of(v, "patch_size") ** 2, width)
+    for index in range(layers):
+        b.layer, p = index, f"{at}encoder.layers.{index}."
+        sizes = (("q_proj", "q", width, heads * each), ("k_proj", "k", width, kv_heads * each), ("v_proj", "v", width, kv_heads * each))
+        for name, role, inputs, outputs in (*sizes, ("o_proj", "o", heads * each, width)):
+            clippable(b, f"{p}self_attn.{name}", role, inputs, outputs, clipped=clipped)
+        for name in ("q_norm", "k_norm"):
+            b.norm(f"{p}self_attn.{name}", each)
+        for name, role, inputs, outputs in (("gate_proj", "gate", width, inner), ("up_proj", "up", width, inner), ("down_proj", "down", inner, width)):
+            clippable(b, f"{p}mlp.{name}", role, inputs, outputs, clipped=clipped)
+        for name in ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"):
+            b.norm(p + name, width)
+    b.layer = None
+    for name in ("std_bias", "std_scale") if v.flag("standardize") else ():
+        b.vector(at + name, "other", width, op="buffer")
+    _tower(b, v, width, inner, layers, gated=True)
 
 
-def gemma3_projector(_f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """Gemma 3: a norm and one bare matrix."""
-    b.norm("multi_modal_projector.mm_soft_emb_norm", seen)
-    b.vector("multi_modal_projector.mm_input_projection_weight", "projector", width, seen)
+def clippable(b: "Blueprint", name: str, role: str, inputs: int, outputs: int, *, clipped: bool) -> None:
+    """Gemma 4's matrix with limits: where they are set, four numbers are saved beside it (modeling_gemma4.py, Gemma4ClippableLinear)."""
+    b.linear(name + ".linear", role, inputs, outputs)
+    for limit in ("input_min", "input_max", "output_min", "output_max") if clipped else ():
+        b.vector(f"{name}.{limit}", role, op="buffer")
 
 
-def paligemma_projector(f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """PaliGemma: one matrix with bias."""
-    b.linear("multi_modal_projector.linear", "projector", seen, f.maybe("projection_dim", 1) or width, bias=True)
-
-
-def mistral3_projector(f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """Mistral 3: a norm, a merger of neighbouring patches, two layers."""
-    merge, bias = f.whole("spatial_merge_size", 1, 64), f.flag("multimodal_projector_bias")
-    b.norm("multi_modal_projector.norm", seen)
-    b.linear("multi_modal_projector.patch_merger.merging_layer", "projector", seen * merge * merge, seen)
-    b.linear("multi_modal_projector.linear_1", "projector", seen, width, bias=bias)
-    b.linear("multi_modal_projector.linear_2", "projector", width, width, bias=bias)
-
-
-def idefics_projector(f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """Idefics3 and SmolVLM: pixel shuffle and one matrix."""
-    scale = f.whole("scale_factor", 1, 64)
-    b.linear("model.connector.modality_projection.proj", "projector", seen * scale * scale, width)
-
-
-def internvl_projector(f: "Fields", b: "Blueprint", seen: int, width: int) -> None:
-    """InternVL: a norm over shuffled pixels, two layers."""
-    ratio = f.ratio("downsample_ratio") or 0.5
-    wide = seen * int(1 / ratio) ** 2
-    b.norm("multi_modal_projector.layer_norm", wide, "layer")
-    b.linear("multi_modal_projector.linear_1", "projector", wide, width, bias=True)
-    b.linear("multi_modal_projector.linear_2", "projector", width, width, bias=True)
-
-
-def llama4_projector(f: "Fields", b: "Blueprint", _seen: int, width: int) -> None:
-    """Llama 4: one matrix from the adapter's output."""
-    v = f.section("vision_config")
-    wide = (v.maybe("vision_output_dim", 1) if v is not None else None) or 7680
-    b.linear("multi_modal_projector.linear_1", "projector", wide, width)
+def moonvit(v: "Fields", b: "Blueprint", at: str) -> None:
+    """MoonViT (Kimi-VL, Kimi K2.5): a grid of learned places, plain blocks with biases; older files call its sizes `vt_*`."""
+    width = v.maybe("vt_hidden_size", 1) or v.whole("hidden_size")
+    inner = v.maybe("vt_intermediate_size", 1) or v.whole("intermediate_size")
+    layers = v.layers("vt_num_hidden_layers" if v.has("vt_num_hidden_layers") else "num_hidden_layers")
+    patch = side_of(v, "patch_size")
+    high = v.maybe("init_pos_emb_height", 1, 1 << 16) or v.whole("pos_emb_height", 1, 1 << 16)
+    wide = v.maybe("init_pos_emb_width", 1, 1 << 16) or v.whole("pos_emb_width", 1, 1 << 16)
+    b.conv(at + "patch_embed.proj", "conv", patch, patch, 3, width, bias=width)
+    b.vector(at + "patch_embed.pos_emb.weight", "position", width, wide, high)
+    for index in range(layers):
+        b.layer, p = index, f"{at}encoder.blocks.{index}."
+        b.linear(p + "wqkv", "qkv", width, 3 * width, bias=True)
+        b.linear(p + "wo", "o", width, width, bias=True)
+        b.linear(p + "mlp.fc0", "up", width, inner, bias=True)
+        b.linear(p + "mlp.fc1", "down", inner, width, bias=True)
+        for name in ("norm0", "norm1"):
+            b.norm(p + name, width, "layer")
+    b.layer = None
+    b.norm(at + "encoder.final_layernorm", width, "layer")
+    _tower(b, v, width, inner, layers, heads="vt_num_attention_heads" if v.has("vt_num_attention_heads") else "num_attention_heads")

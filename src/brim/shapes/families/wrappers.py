@@ -4,7 +4,7 @@ Guarantee: the text model is read by its own family's room; a tower or projector
 """
 
 from brim.facts.model import Tower
-from brim.shapes.families import vision
+from brim.shapes.families import ears, projectors, vision
 from brim.shapes.families.registry import FAMILIES
 from brim.shapes.fields import Fields
 from brim.values import Missing
@@ -25,29 +25,32 @@ _SEEN = "vision_tower.vision_model."
 
 # wrapper → (text family where text_config names none, where the text's `model.` and `lm_head` go, tower family where it names none, its place, projector)
 # A wrapper without a place for its tower has a tower or a projector that no room draws.
-WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, vision.Projector | None]]" = {
-    "aya_vision": ("cohere2", _UNDER, "", "", None),
-    "cohere2_vision": ("cohere2", _INSIDE, "", "", None),
-    "deepseek_vl": ("llama", _INSIDE, "", "", None),
-    "gemma3": ("gemma3_text", _UNDER, "siglip_vision_model", _SEEN, vision.gemma3_projector),
+WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, projectors.Projector | None]]" = {
+    "aya_vision": ("cohere2", _UNDER, "siglip_vision_model", _SEEN, projectors.aya),
+    "cohere2_vision": ("cohere2", _INSIDE, "siglip_vision_model", "model." + _SEEN, projectors.cohere2),
+    "deepseek_vl": ("llama", _INSIDE, "siglip_vision_model", "model.vision_model.vision_model.", projectors.deepseek),
+    "gemma3": ("gemma3_text", _UNDER, "siglip_vision_model", _SEEN, projectors.gemma3),
     "gemma3n": ("gemma3n_text", _INSIDE, "", "", None),
-    "gemma4": ("gemma4_text", _INSIDE, "", "", None),
+    "gemma4": ("gemma4_text", _INSIDE, "gemma4_vision", "model.vision_tower.", projectors.gemma4),
+    "glm46v": ("glm4v_text", _INSIDE, "glm4v_vision", "model.visual.", None),
     "glm4v": ("glm4v_text", _INSIDE, "glm4v_vision", "model.visual.", None),
     "glm4v_moe": ("glm4v_moe_text", _INSIDE, "glm4v_moe_vision", "model.visual.", None),
     "granite_speech": ("granite", _UNDER, "", "", None),
-    "idefics3": ("llama", _TEXT, "idefics3_vision", "model.vision_model.", vision.idefics_projector),
-    "internvl": ("qwen2", _UNDER, "internvl_vision", "vision_tower.", vision.internvl_projector),
+    "idefics3": ("llama", _TEXT, "idefics3_vision", "model.vision_model.", projectors.idefics),
+    "internvl": ("qwen2", _UNDER, "internvl_vision", "vision_tower.", projectors.internvl),
     "internvl_chat": ("qwen2", _UNDER, "", "", None),
-    "kimi_k25": ("deepseek_v3", _UNDER, "", "", None),
-    "kimi_vl": ("deepseek_v3", _UNDER, "", "", None),
-    "lfm2_vl": ("lfm2", _INSIDE, "", "", None),
-    "llama4": ("llama4_text", _UNDER, "llama4_vision_model", "vision_model.", vision.llama4_projector),
-    "llava": ("llama", _UNDER, "clip_vision_model", _SEEN, vision.llava_projector),
-    "llava_next": ("llama", _UNDER, "clip_vision_model", _SEEN, vision.llava_next_projector),
-    "llava_onevision": ("qwen2", _UNDER, "", "", None),
-    "mistral3": ("mistral", _UNDER, "pixtral", "vision_tower.", vision.mistral3_projector),
-    "mllama": ("mllama_text_model", _UNDER, "", "", None),
-    "paligemma": ("gemma", _UNDER, "siglip_vision_model", _SEEN, vision.paligemma_projector),
+    "kimi_k25": ("deepseek_v3", _UNDER, "kimi_k25_vision", "vision_tower.", projectors.kimi_k25),
+    "kimi_vl": ("deepseek_v3", _UNDER, "moonvit", "vision_tower.", projectors.kimi_vl),
+    "lfm2_vl": ("lfm2", _INSIDE, "siglip2_vision_model", "model." + _SEEN, projectors.lfm2),
+    "llama4": ("llama4_text", _UNDER, "llama4_vision_model", "vision_model.", projectors.llama4),
+    "llava": ("llama", _UNDER, "clip_vision_model", _SEEN, projectors.llava),
+    "lighton_ocr": ("qwen3", _INSIDE, "pixtral", "model.vision_encoder.", projectors.lighton),
+    "llava_next": ("llama", _UNDER, "clip_vision_model", _SEEN, projectors.llava_next),
+    "llava_next_video": ("llama", _UNDER, "clip_vision_model", _SEEN, projectors.llava_next),
+    "llava_onevision": ("qwen2", _UNDER, "siglip_vision_model", _SEEN, projectors.llava_next),
+    "mistral3": ("mistral", _UNDER, "pixtral", "vision_tower.", projectors.mistral3),
+    "mllama": ("mllama_text_model", _UNDER, "mllama_vision_model", "vision_model.", projectors.mllama),
+    "paligemma": ("gemma", _UNDER, "siglip_vision_model", _SEEN, projectors.paligemma),
     "qwen2_audio": ("qwen2", _UNDER, "", "", None),
     "phi4_multimodal": ("phi3", _FLAT, "phi4_multimodal_vision", "", None),
     "phi4mm": ("phi3", _FLAT, "phi4mm_vision", "", None),
@@ -59,18 +62,23 @@ WRAPPERS: "dict[str, tuple[str, tuple[str, str], str, str, vision.Projector | No
     "qwen3_omni_moe": ("qwen3_moe", _THINKER, "qwen3_omni_moe_vision", "", None),
     "qwen3_vl": ("qwen3_vl_text", _INSIDE, "qwen3_vl_vision", "model.visual.", None),
     "qwen3_vl_moe": ("qwen3_vl_moe_text", _INSIDE, "qwen3_vl_moe_vision", "model.visual.", None),
-    "smolvlm": ("llama", _TEXT, "smolvlm_vision", "model.vision_model.", vision.idefics_projector),
+    "smolvlm": ("llama", _TEXT, "smolvlm_vision", "model.vision_model.", projectors.idefics),
+    "vipllava": ("llama", _UNDER, "clip_vision_model", _SEEN, projectors.vipllava),
     "voxtral": ("llama", _UNDER, "", "", None),
 }
 
 TOWERS: "dict[str, Callable[[Fields, Blueprint, str], None]]" = {
     "clip_vision_model": vision.clip,
+    "gemma4_vision": vision.gemma4,
     "glm4v_moe_vision": vision.glm4v,
     "glm4v_vision": vision.glm4v,
     "idefics3": vision.idefics,
     "idefics3_vision": vision.idefics,
     "internvl_vision": vision.internvl,
+    "kimi_k25_vision": vision.moonvit,
     "llama4_vision_model": vision.llama4,
+    "mllama_vision_model": vision.mllama,
+    "moonvit": vision.moonvit,
     "pixtral": vision.pixtral,
     "qwen2_5_vl": vision.qwen2_5,
     "qwen2_5_vl_vision": vision.qwen2_5,
@@ -84,8 +92,18 @@ TOWERS: "dict[str, Callable[[Fields, Blueprint, str], None]]" = {
     "qwen3_vl_moe": vision.qwen3,
     "qwen3_vl_moe_vision": vision.qwen3,
     "qwen3_vl_vision": vision.qwen3,
+    "siglip2_vision_model": vision.siglip2,
     "siglip_vision_model": vision.siglip,
     "smolvlm_vision": vision.idefics,
+}
+
+NESTED = ("llama4",)  # wrappers whose text half is a whole model with a head of its own (models/*/modeling_*.py, `self.language_model = …ForCausalLM`)
+OPTIONAL = ("gemma4_vision",)  # towers that a config without `vision_config` does not have; the others are there with all their defaults
+
+EARS: "dict[str, Callable[[Fields, Blueprint, int], None]]" = {
+    "gemma4_audio": ears.gemma4,
+    "qwen2_audio_encoder": ears.qwen2_audio,
+    "voxtral_encoder": ears.voxtral,
 }
 
 
@@ -95,8 +113,8 @@ def wrapper(f: "Fields", b: "Blueprint") -> None:
     family, (body, head), tower, place, project = WRAPPERS.get(name, ("", _UNDER, "", "", None))
     _text(f, b, family, body, head)
     v = f.section("vision_config")
-    if v is None and f.raw("vision_config") is None and not tower:
-        audio_without(f, b)
+    if v is None and f.raw("vision_config") is None and (not tower or tower in OPTIONAL):
+        audio(f, b)
         return
     b.tower, kind = "vision", (v.word("model_type") if v is not None else "") or tower
     room = (TOWERS.get(kind) or TOWERS.get(tower)) if place else None
@@ -109,7 +127,7 @@ def wrapper(f: "Fields", b: "Blueprint") -> None:
             project(f, b, b.vision.width, b.width)
             b.vision = b.vision.replace(parameters=b.elements("vision"))
     b.tower = "text"
-    audio_without(f, b)
+    audio(f, b)
 
 
 def _unknown(kind: str, name: str) -> Tower:
@@ -117,31 +135,44 @@ def _unknown(kind: str, name: str) -> Tower:
     return Tower(kind=kind, width=0, layers=(), parameters=missing)
 
 
-def audio_without(f: "Fields", b: "Blueprint") -> None:
-    """An ear is told, but no family of ears is counted yet."""
+def audio(f: "Fields", b: "Blueprint") -> None:
+    """The ear, where there is one; one that no room draws is told and makes the count `Missing`."""
     for name in ("audio_config", "encoder_config"):
         heard = f.section(name)
-        if heard is not None:
-            kind = heard.word("model_type")
+        if heard is None:
+            continue
+        kind = heard.word("model_type")
+        if kind in EARS:
+            b.tower = "audio"
+            EARS[kind](_with_defaults(f, heard, kind, name), b, b.width)
+            b.tower = "text"
+        if kind not in EARS or b.audio is None:
             b.audio = _unknown("audio", kind)
             b.unusual.append(f"the audio tower ({kind or 'unnamed'}) is not known to brim and not counted")
+        else:
+            b.audio = b.audio.replace(parameters=b.elements("audio"))
 
 
-def _with_defaults(f: "Fields", v: "Fields | None", kind: str) -> Fields:
+def _with_defaults(f: "Fields", v: "Fields | None", kind: str, name: str = "vision_config") -> Fields:
     from brim.shapes.defaults import DEFAULTS, SPELLINGS
 
-    return Fields(v.values if v is not None else {}, f.source, DEFAULTS.get(kind, {}), f"{f.path}vision_config.", SPELLINGS.get(kind, {}))
+    return Fields(v.values if v is not None else {}, f.source, DEFAULTS.get(kind, {}), f"{f.path}{name}.", SPELLINGS.get(kind, {}))
 
 
 def _tied(f: "Fields", values: "Mapping[str, Any]", kind: str, *, own: bool) -> bool:
-    """Whether head and embedding are one. transformers 4 asked the text config, version 5 asks the wrapper's; each leaves out what is its default."""
+    """Whether head and embedding are one. transformers 4 asked the text config, version 5 asks the wrapper's; each leaves out what is its default.
+
+    A file without a version: what it says wins, the wrapper's word first. Llama 4 holds a whole causal model of its own, which asks the text config always.
+    """
     from brim.shapes.defaults import DEFAULTS
 
-    if own and f.word("transformers_version").startswith("4."):
-        return bool(values.get("tie_word_embeddings", DEFAULTS.get(kind, {}).get("tie_word_embeddings", False)))
-    if f.has("tie_word_embeddings") or "tie_word_embeddings" not in values:
+    version = f.word("transformers_version")
+    text = bool(values.get("tie_word_embeddings", DEFAULTS.get(kind, {}).get("tie_word_embeddings", False)))
+    if own and (version.startswith("4.") or str(f.values.get("model_type")) in NESTED):
+        return text
+    if version or f.has("tie_word_embeddings") or "tie_word_embeddings" not in values:
         return f.flag("tie_word_embeddings")
-    return bool(values["tie_word_embeddings"])
+    return text
 
 
 def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> None:
@@ -152,7 +183,7 @@ def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> Non
     thinker = f.section("thinker_config")
     t = f.section("text_config") or f.section("llm_config") or f.section("language_config") or (thinker.section("text_config") if thinker else None)
     values = t.values if t is not None else {key: value for key, value in f.values.items() if key != "model_type"}
-    if t is None and "hidden_size" not in values and "num_hidden_layers" not in values:
+    if t is None and "hidden_size" not in values and "num_hidden_layers" not in values and "hidden_size" not in f.defaults:
         f.wanting.append("text_config")
         return
     kind = (t.word("model_type") if t is not None else "") or family
@@ -161,7 +192,8 @@ def _text(f: "Fields", b: "Blueprint", family: str, body: str, head: str) -> Non
     if not kind:
         f.wanting.append("text_config.model_type")
         return
-    inner = Fields(values, f.source, DEFAULTS.get(kind, {}), t.path if t is not None else f.path, SPELLINGS.get(kind, {}))
+    defaults = f.defaults if t is None and "hidden_size" in f.defaults else DEFAULTS.get(kind, {})  # the wrapper is the text config too
+    inner = Fields(values, f.source, defaults, t.path if t is not None else f.path, SPELLINGS.get(kind, {}))
     inner.values = {**values, "tie_word_embeddings": _tied(f, values, kind, own=t is not None)}
     if kind == "gemma" and "vocab_size" not in values and f.has("vocab_size"):
         inner.values = {**inner.values, "vocab_size": f.raw("vocab_size")}
