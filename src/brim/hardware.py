@@ -57,8 +57,8 @@ class Machine:
         self._host = HostProbe(root or "/", disk=disk)
         self._watches: dict[str, Watch] | None = None
         self._slow_at = 0
-        self._fixed: dict[str, object] = {}
         self._asked: tuple[Asked, ...] = ()
+        self._own: Device | None = None
         self._settled_rows: dict[str, tuple[Device | None, Device]] = {}
         self._first: tuple[Device, ...] = ()  # the rows of the last look, numbered as their libraries number them
 
@@ -90,10 +90,6 @@ class Machine:
             self._slow_at = now_ns
         answers = {vendor: watch.read(now_ns) for vendor, watch in self._watches.items()}
         host = self._host.read(slow=slow)
-        if slow:
-            self._fixed = {key: getattr(host, key) for key in _SLOW}
-        elif self._fixed:
-            host = host.replace(**self._fixed)
         unwatched = tuple(row for row in self._first if not any(row.backend == BACKENDS.get(vendor) for vendor in answers))
         return self._settled(now_ns, (*self._rows(answers), *unwatched), host)
 
@@ -155,7 +151,7 @@ class Machine:
             from brim.visible import ORDER, VARIABLE, visible_devices
 
             rows, notes = visible_devices(rows, self._environ.get(VARIABLE), self._environ.get(ORDER, ""))
-        own = host_device(host, reserve=self._reserve, override=self._override)
+        own = self._own = host_device(host, reserve=self._reserve, override=self._override, before=self._own)
         return Reading(at_ns=now_ns, devices=(*(self._settle(row, host) for row in rows), own), host=host, asked=self._asked, notes=notes)
 
     def _settle(self, row: Device, host: Host) -> Device:
@@ -202,11 +198,8 @@ class Machine:
         self._host.close()
 
 
-_SLOW = ("disk_free_bytes", "shm_free_bytes", "cpu_temperature_c", "cpu_critical_temperature_c", "nvme_temperature_c")
-
-
-def host_device(host: Host, *, reserve: "float | None" = None, override: "int | None" = None) -> Device:
-    """The host as a device of its own, `cpu`."""
+def host_device(host: Host, *, reserve: "float | None" = None, override: "int | None" = None, before: "Device | None" = None) -> Device:
+    """The host as a device of its own, `cpu`. `before` is that of the last look, whose budget stands where nothing that it is made from has moved."""
     available = pool.host_available(host)
     used = (
         host.total_bytes - available
@@ -220,7 +213,7 @@ def host_device(host: Host, *, reserve: "float | None" = None, override: "int | 
         backend="cpu",
         name="host memory",
         memory=Memory(total_bytes=host.total_bytes, free_bytes=available, used_bytes=used, available_bytes=available),
-        budget=pool.of_host(host, reserve=reserve, override=override),
+        budget=pool.of_host(host, reserve=reserve, override=override) if before is None else pool.of_host_again(before.budget, host, reserve, override),
         temperature_c=host.cpu_temperature_c,
         slowdown_temperature_c=host.cpu_critical_temperature_c,
         sources=("host",),

@@ -226,6 +226,15 @@ def of_host(host: Host, *, reserve: "float | None" = None, override: "int | None
     return budget.replace(ever_bytes=budget.usable_bytes, now_bytes=budget.usable_bytes if isinstance(left, Missing) else min(left, budget.usable_bytes))
 
 
+def of_host_again(before: Budget, host: Host, reserve: "float | None", override: "int | None") -> Budget:
+    """`of_host`, and the very budget of the look before where it would be the same: a poll once a second need not write the same sentence again."""
+    ceiling, left = host_ceiling(host), host_available(host)
+    same = override is None and before.total_bytes == ceiling and isinstance(before.ever_bytes, int)
+    if same and isinstance(left, int) and before.now_bytes == min(left, int(str(before.ever_bytes))):
+        return before
+    return of_host(host, reserve=reserve, override=override)
+
+
 def fall_back(backend: str, why: str, host: Host, *, reserve: "float | None" = None, override: "int | None" = None) -> Budget:
     """The budget of an accelerator that was asked for and did not answer: host RAM, and it says so. The engine is then priced on the CPU."""
     budget = of_host(host, reserve=reserve, override=override)

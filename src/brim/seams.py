@@ -59,8 +59,13 @@ class ProcessProbe(Protocol):
 class Sink(Protocol):
     """Where records go. `append` returns only after the record is as durable as its kind asks for."""
 
-    def append(self, kind: str, body: "Mapping[str, Any]", *, durable: bool = True, deadline_ns: int | None = None) -> bool:
-        """Add one record. False where it was not on disk within the deadline; it is still written when the disk answers."""
+    def append(
+        self, kind: str, body: "Mapping[str, Any]", *, durable: bool = True, synced: bool = True, deadline_ns: int | None = None, may_wait: bool = False
+    ) -> bool:
+        """Add one record. False where it was not on disk within the deadline; it is still written when the disk answers.
+
+        One that is not `synced` is there when our own death cannot take it away; one that `may_wait` is kept a few seconds for company.
+        """
 
 
 class Actuator(Protocol):

@@ -1,5 +1,9 @@
 """What the job holds, from recorded /proc and cgroup files: v1 and v2, trees, signals' dispositions, births."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from brim.facts.process import Identity
@@ -84,3 +88,22 @@ def test_the_sum_over_a_tree(tmp_path) -> None:
     found = ProcessProbe(str(tmp_path)).usage(Identity(pid=10, birth=100))
     assert (found.held_bytes, found.mapped_file_bytes, found.processes) == (2024 * 1024, 100 * 1024, 2)
     assert ProcessProbe(str(tmp_path)).usage(Identity(pid=77, birth=1)).held_bytes == Missing(reason="gone", detail="process 77 has ended")
+
+
+def test_a_stat_file_that_is_kept_open_tells_of_its_own_process_only(tmp_path) -> None:
+    """The probe reads one descriptor again and again; when that process has been reaped, nobody is there, and identity comes from whoever has the pid then."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    (tmp_path / "cgroup.procs").write_text(f"{child.pid}\n")
+    probe = ProcessProbe(group_dir=str(tmp_path))
+    try:
+        assert probe.tree(child.pid) == [child.pid]
+        before = probe.identity(child.pid)
+        assert before is not None
+        assert before == probe.identity(child.pid) == ProcessProbe().identity(child.pid)
+    finally:
+        child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert probe.tree(child.pid) == []  # a zombie holds nothing
+    child.wait()
+    assert probe.identity(child.pid) is None
+    assert probe.tree(child.pid) == []

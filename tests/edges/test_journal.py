@@ -133,3 +133,49 @@ def test_nobody_waits_for_a_line_that_cannot_be_written(tmp_path, monkeypatch) -
     assert journal.append("end", {"exit_code": 0, "by": "child"}, deadline_ns=5 * 10**9)
     assert journal.close()
     assert not journal.append("end", {"exit_code": 0, "by": "child"})
+
+
+def test_a_line_that_may_wait_comes_with_the_next_one(tmp_path) -> None:
+    """Quiet samples wait for company, at most four seconds; whatever cannot wait takes them along, in order, in one transaction; nothing is left behind at the end."""
+    where, clock = str(tmp_path / "journal.db"), FakeClock()
+    journal = store.Journal(where, clock)
+    journal.append("begin", {"schema": "brim.journal/1", "brim": "0", "command": ["x"], "cwd": "/", "limits": {}})
+
+    def on_disk() -> list[str]:
+        return [line.kind for line in store.read(where)]
+
+    for _ in range(3):
+        journal.append("sample", {"held_bytes": 1, "free_bytes": 9, "level": "run"}, durable=False, may_wait=True)
+        clock.advance(1_000_000_000)
+    assert on_disk() == ["begin"]
+    assert journal.append("intent", {"kind": "stop", "reason": "r"}, synced=False)
+    assert on_disk() == ["begin", "sample", "sample", "sample", "intent"]
+    for _ in range(5):  # the fifth is four seconds younger than the first
+        journal.append("sample", {"held_bytes": 1, "free_bytes": 9, "level": "run"}, durable=False, may_wait=True)
+        clock.advance(1_000_000_000)
+    for _ in range(200):
+        if len(on_disk()) == 10:
+            break
+        time.sleep(0.01)
+    assert on_disk()[5:] == ["sample"] * 5
+    journal.append("sample", {"held_bytes": 1, "free_bytes": 9, "level": "run"}, durable=False, may_wait=True)
+    assert journal.close()
+    count, head = store.verify(where, None, finished=False)
+    assert (count, head) == (11, journal.head)
+
+
+def test_a_batch_that_the_disk_refuses_leaves_the_chain_as_it_was(tmp_path) -> None:
+    """All lines of a transaction or none: the next line follows from the last one that is there."""
+    where = str(tmp_path / "journal.db")
+    journal = store.Journal(where, FakeClock())
+    journal.append("begin", {"schema": "brim.journal/1", "brim": "0", "command": ["x"], "cwd": "/", "limits": {}})
+    lock = sqlite3.connect(where, isolation_level=None)
+    lock.execute("CREATE TRIGGER full BEFORE INSERT ON lines WHEN NEW.kind = 'intent' BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    journal.append("sample", {"held_bytes": 1, "free_bytes": 9, "level": "run"}, durable=False, may_wait=True)
+    assert not journal.append("intent", {"kind": "stop", "reason": "r"})
+    lock.execute("DROP TRIGGER full")
+    lock.close()
+    assert journal.append("level", {"level": "run", "reason": "r"})
+    assert journal.close()
+    assert [line.kind for line in store.read(where)] == ["begin", "level"]
+    assert store.verify(where, None, finished=False)[0] == 2

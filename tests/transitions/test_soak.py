@@ -78,7 +78,9 @@ class World:
         return True
 
     # the eyes
-    def look(self, now: int, *, wishes: tuple[str, ...] = (), wakes: tuple[str, ...] = (), halting: bool = False, ready: bool = False) -> Seen:
+    def look(
+        self, now: int, *, wishes: tuple[str, ...] = (), wakes: tuple[str, ...] = (), halting: bool = False, ended: bool = False, ready: bool = False
+    ) -> Seen:
         s = self.second
         card = Device(
             id="cpu", backend="cpu", name="host", memory=Memory(total_bytes=24 * GIB, available_bytes=self.free(s)), budget=BUDGET,

@@ -58,6 +58,7 @@ class Child:
         self.pidfd = os.pidfd_open(self.pid)
         self._ready = threading.Event()
         self._known: set[int] = set()
+        self._at_terminal = os.isatty(0)
         self._subreaper = _adopt_orphans()
         self._files: list[BinaryIO | IO[bytes]] = []
         self._copiers = self._tee(log_path)
@@ -140,7 +141,7 @@ class Child:
 
     def _lend_terminal(self) -> None:
         """A job that was stopped for reading from the terminal (SIGTTIN) gets it; from then on Ctrl-C is the job's, as it expects."""
-        if not os.isatty(0) or self._process.returncode is not None:
+        if not self._at_terminal or self._process.returncode is not None:
             return
         try:
             found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)

@@ -6,7 +6,7 @@ from brim.facts.look import GONE
 from brim.facts.process import Checkpointed, Ending
 from brim.governor.eyes import Eyes
 from brim.governor.hands import Hands
-from brim.policy.states import BLOCK, ENDED, FAULT, KILLING, NOTIFY, STOP, THROTTLE, VERIFY
+from brim.policy.states import BLOCK, ENDED, FAULT, KILLING, NOTIFY, RUN, STOP, THROTTLE, VERIFY
 from brim.values import Missing, plain
 
 TYPE_CHECKING = False
@@ -94,15 +94,19 @@ class Governor:
             if self._page is not None:
                 self._page.beat(now)
             seen = self._eyes.look(
-                now, wishes=self._wishes(now - began, status, state), wakes=wakes, halting=state.halt is not None, ready=self._job.is_ready()
+                now,
+                wishes=self._wishes(now - began, status, state),
+                wakes=wakes,
+                halting=state.halt is not None,
+                ended=status is not None,
+                ready=self._job.is_ready(),
             )
             pids = seen.pids
             decision = policy.decide(self._limits, state, seen.look, now)
             self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + now - before
             before, was, state = now, state, decision.state
             self._note(was, decision, seen, now)
-            for intent in decision.intents:
-                self._carry_out(intent, seen)
+            self._do_all(decision.intents, seen)
             self._watch(decision, seen, now)
             self._ask_anew(wakes, state)
             alone = alone + 1 if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED) else 0
@@ -159,14 +163,24 @@ class Governor:
             self._journal.append("evaluated", {"count": state.evaluations}, durable=False)
         if now - self._sampled_ns >= self._limits.poll_ns * 9 // 10 or any(intent.action != NOTIFY for intent in decision.intents):
             self._sampled_ns = now
-            self._journal.append("sample", _sample(decision, seen, lowest), durable=False)
+            # Nothing happens: the next samples come along. Something is done: the record of the act takes this one with it, and comes at once.
+            alone = (look.wakes or decision.intents or state.level != RUN) and not any(intent.action != NOTIFY for intent in decision.intents)
+            self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not alone)
+
+    def _do_all(self, intents: "tuple[Intent, ...]", seen: "Seen") -> None:
+        """Write the notices down, act, and only then tell people: what is told can wait, the act cannot."""
+        acts = [intent for intent in intents if intent.action != NOTIFY]
+        for intent in intents:
+            if intent.action == NOTIFY:
+                self._journal.append("level", {"level": intent.level, "reason": intent.why}, durable=False, may_wait=bool(acts))
+        for intent in acts:
+            self._carry_out(intent, seen)
+        for intent in intents:
+            if intent.action == NOTIFY:
+                self._hands.do(intent, seen.look)
 
     def _carry_out(self, intent: "Intent", seen: "Seen") -> None:
-        """Record, act (the hands look at the identity again), record. A notice is written down and told."""
-        if intent.action == NOTIFY:
-            self._journal.append("level", {"level": intent.level, "reason": intent.why}, durable=False)
-            self._hands.do(intent, seen.look)
-            return
+        """Record, act (the hands look at the identity again), record."""
         kind = intent.action + (f":{intent.stage}" if intent.stage else "")
         if intent.action == STOP:
             self._stages.append(intent.stage)
@@ -179,10 +193,13 @@ class Governor:
         self._hands.do(intent.replace(action=NOTIFY, why=f"{kind}: {intent.why}; {outcome}"), seen.look)
 
     def _record(self, kind: str, body: "dict[str, object]", *, wait: bool = True) -> None:
-        """Try the record within the deadline; where the disk does not answer, say so, and let the record follow, marked late."""
+        """Try the record within the deadline; where the disk does not answer, say so, and let the record follow, marked late.
+
+        It is there before the act in that our own death cannot take it away; the flush to the disk follows while the act is under way.
+        """
         if not wait:
             self._journal.append(kind, body, durable=False)
-        elif not self._journal.append(kind, body, deadline_ns=RECORD_DEADLINE_NS):
+        elif not self._journal.append(kind, body, synced=False, deadline_ns=RECORD_DEADLINE_NS):
             to_stderr(f"the journal did not take the record {kind} {body} in {RECORD_DEADLINE_NS // 10**6} ms; going on without it")
             self._journal.append(kind, {**body, "late": True}, durable=False)
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 
 SIGTERM = 15
+# While nothing happens who belongs to the job is listed this often only: the list is a third of a look, and what the job holds is asked without it.
+LIST_NS = 5_000_000_000
+FIRST_LISTS = 3
 
 
 class Seen(Record):
@@ -49,6 +52,9 @@ class Eyes:
     def __init__(self, *, probe: "Probe", process: "JobProbe", page: "Page | None", leader: "Identity") -> None:
         self._probe, self._process, self._page, self._leader = probe, process, page, leader
         self._before: dict[str, int] = {}
+        self._pids: tuple[int, ...] = ()
+        self._listed_ns = 0
+        self._looks = 0
 
     def first(self, now: int) -> "Reading":
         """Look at the devices before the job begins."""
@@ -58,10 +64,12 @@ class Eyes:
                 self._before[device.id] = device.memory.used_bytes
         return reading
 
-    def look(self, now: int, *, wishes: tuple[str, ...] = (), wakes: tuple[str, ...] = (), halting: bool = False, ready: bool = False) -> Seen:
-        """Look once. With `halting` it is also asked what SIGTERM does to the leader."""
+    def look(
+        self, now: int, *, wishes: tuple[str, ...] = (), wakes: tuple[str, ...] = (), halting: bool = False, ended: bool = False, ready: bool = False
+    ) -> Seen:
+        """Look once. With `halting` it is also asked what SIGTERM does to the leader; `ended` says that the leader has an exit status."""
         reading = self._probe.read(now)
-        pids = tuple(self._process.tree(self._leader.pid))
+        pids = self._list(reading, now, soon=bool(halting or ended or wishes or wakes))
         usage = self._process.usage(self._leader)
         held = tuple((device.id, self._held(device, usage, pids)) for device in reading.devices)
         look = Look(
@@ -77,6 +85,18 @@ class Eyes:
             wakes=wakes,
         )
         return Seen(look=look, pids=pids)
+
+    def _list(self, reading: "Reading", now: int, *, soon: bool) -> tuple[int, ...]:
+        """Who is of the job: listed anew where something happens, where a card says which process holds what, at the first looks, and every few seconds."""
+        self._looks += 1
+        if (
+            soon
+            or self._looks <= FIRST_LISTS
+            or now - self._listed_ns >= LIST_NS
+            or any(device.backend != "cpu" and isinstance(device.processes, tuple) for device in reading.devices)
+        ):
+            self._pids, self._listed_ns = tuple(self._process.tree(self._leader.pid)), now
+        return self._pids
 
     def _who(self) -> str:
         now = self._process.identity(self._leader.pid)

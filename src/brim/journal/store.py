@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from brim.seams import Clock
 
 APPLICATION_ID = 0x6272696D  # "brim"
+COMPANY_NS = 4_000_000_000
 _COLUMNS = "seq, at_ns, wall_ns, kind, body, hash"
 
 
@@ -36,14 +37,20 @@ class Line:
 
 
 class _Pending:
-    """One line on its way to the disk."""
+    """One line on its way to the disk. Only for a durable one does anybody wait."""
 
-    __slots__ = ("at_ns", "body", "done", "durable", "fault", "kind", "wall_ns")
+    __slots__ = ("at_ns", "body", "done", "durable", "fault", "kind", "synced", "wall_ns")
 
-    def __init__(self, at_ns: int, wall_ns: int, kind: str, body: str, *, durable: bool) -> None:
-        self.at_ns, self.wall_ns, self.kind, self.body, self.durable = at_ns, wall_ns, kind, body, durable
-        self.done = threading.Event()
+    def __init__(self, at_ns: int, wall_ns: int, kind: str, body: str, *, durable: bool, synced: bool) -> None:
+        self.at_ns, self.wall_ns, self.kind, self.body, self.durable, self.synced = at_ns, wall_ns, kind, body, durable, synced
+        self.done = threading.Event() if durable else None
         self.fault: Exception | None = None
+
+    def settle(self, fault: "Exception | None" = None) -> None:
+        """It is on disk, or it never will be: whoever waits is let go."""
+        self.fault = fault or self.fault
+        if self.done is not None:
+            self.done.set()
 
 
 class Journal:
@@ -56,7 +63,9 @@ class Journal:
         self.head = GENESIS.hex()
         self._seq, self._previous, self._unpacked = 0, GENESIS, 0
         self._clock = clock
-        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[_Pending] | None] = queue.SimpleQueue()
+        self._held: list[_Pending] = []  # lines that may wait for company
+        self._gate = threading.Lock()
         self._ready = threading.Event()
         self._fault: Exception | None = None
         self._ended = False
@@ -66,23 +75,39 @@ class Journal:
         if self._fault is not None:
             raise Unreadable(f"{path}: cannot be written: {self._fault}", hint="Give a writable --run-dir.")
 
-    def append(self, kind: str, body: "Mapping[str, Any]", *, durable: bool = True, deadline_ns: int | None = None) -> bool:
+    def append(
+        self, kind: str, body: "Mapping[str, Any]", *, durable: bool = True, synced: bool = True, deadline_ns: int | None = None, may_wait: bool = False
+    ) -> bool:
         """Add one line. True when it is on disk; False where that was not so within the deadline, or the disk refused it.
 
-        Lines are stamped when they are appended, not when the disk took them. `ValueError` for a body that its kind does not allow.
+        Lines are stamped when they are appended, not when the disk took them. A durable line that is not `synced` is told to be there as soon as it is committed (our own
+        death cannot take it away any more, only a power cut within the next moment); the disk is flushed right after. A line that `may_wait` is written together with those
+        after it, `COMPANY_NS` later at the latest as long as lines come: a commit costs as much as the look that it records. `ValueError` for a body that its kind does
+        not allow.
         """
         check(kind, body)
-        line = _Pending(self._clock.now_ns(), self._clock.wall_ns(), kind, canonical(body), durable=durable)
-        self._queue.put(line)
-        if not durable:
+        line = _Pending(self._clock.now_ns(), self._clock.wall_ns(), kind, canonical(body), durable=durable, synced=synced)
+        with self._gate:
+            self._held.append(line)
+            if durable or not may_wait or line.at_ns - self._held[0].at_ns >= COMPANY_NS:
+                self._hand_over()
+        if line.done is None:
             return True
         if self._ended:  # nobody takes it any more; set before the queue is emptied, so that no line waits for ever
             return line.done.is_set() and line.fault is None
         return line.done.wait(None if deadline_ns is None else deadline_ns / 1e9) and line.fault is None
 
+    def _hand_over(self) -> None:
+        """Give the writer the lines that waited and the newest, as one transaction."""
+        if self._held:
+            self._queue.put(self._held)
+            self._held = []
+
     def close(self, deadline_ns: int = 5_000_000_000) -> bool:
         """Write what is waiting and close. False where the disk did not answer within the deadline."""
-        self._queue.put(None)
+        with self._gate:
+            self._hand_over()
+            self._queue.put(None)
         self._thread.join(deadline_ns / 1e9)
         return not self._thread.is_alive()
 
@@ -94,9 +119,8 @@ class Journal:
             self._ended = True
             self._ready.set()
             while not self._queue.empty():
-                if (line := self._queue.get()) is not None:
-                    line.fault = sqlite3.OperationalError("the journal is closed")
-                    line.done.set()
+                for line in self._queue.get() or ():
+                    line.settle(sqlite3.OperationalError("the journal is closed"))
 
     def _write_all(self) -> None:
         try:
@@ -107,18 +131,49 @@ class Journal:
             return
         self._ready.set()
         self._connection = connection
-        while (line := self._queue.get()) is not None:
+        durable: bool | None = None
+        while (lines := self._queue.get()) is not None:
+            refused: Exception | None = None
             try:
-                connection.execute(f"PRAGMA synchronous={'FULL' if line.durable else 'NORMAL'}")
-                self._insert(line.at_ns, line.wall_ns, line.kind, line.body)
-            except Exception as fault:  # noqa: BLE001 — whatever it is, the one who waits for this line must be told, and the next line must be taken
-                line.fault = fault
-            line.done.set()
+                full = lines[-1].durable and lines[-1].synced
+                if full is not durable:  # asked for only where it changes
+                    connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+                    durable = full
+                self._insert_all(lines)
+            except Exception as error:  # noqa: BLE001 — whatever it is, the one who waits for this line must be told, and the next line must be taken
+                refused = error
+            for line in lines:
+                line.settle(refused)
+            if not lines[-1].synced:
+                self._flush()
             if self._unpacked >= 2 * packing.BLOCK_SAMPLES:
-                self._pack(line.at_ns, line.wall_ns)
+                self._pack(lines[-1].at_ns, lines[-1].wall_ns)
         with contextlib.suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
+
+    def _flush(self) -> None:
+        """What was committed without waiting for the disk goes there now (SQLite's own name for the write-ahead log is the journal's with `-wal`)."""
+        with contextlib.suppress(OSError), open(self.path + "-wal", "rb") as file:
+            os.fsync(file.fileno())
+
+    def _insert_all(self, lines: "list[_Pending]") -> None:
+        """All of them or none: the chain stands where it stood when the disk refuses."""
+        before = self._seq, self._previous, self.head, self._unpacked
+        alone = len(lines) == 1
+        try:
+            if not alone:
+                self._connection.execute("BEGIN IMMEDIATE")
+            for line in lines:
+                self._insert(line.at_ns, line.wall_ns, line.kind, line.body)
+            if not alone:
+                self._connection.execute("COMMIT")
+        except Exception:
+            if not alone:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+            self._seq, self._previous, self.head, self._unpacked = before
+            raise
 
     def _insert(self, at_ns: int, wall_ns: int, kind: str, body: str) -> None:
         """One line into the file; the chain goes on only when it is there."""

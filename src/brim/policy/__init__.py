@@ -131,7 +131,9 @@ def _of_device(limits: Limits, state: State, look: Look, device: "Device", track
     if isinstance(free, int) and (free != 0 or (before is not None and before.level == BLOCK)):  # a single zero is no sample
         room = free - signals.floor_of(limits)
         trend = trends.get(device.id) or Trend(device=device.id, first_room=room)
-        trends[device.id] = trend = forecast.arm(look, forecast.follow(limits, trend.replace(first_room=max(trend.first_room, room)), free, now), now)
+        if room > trend.first_room:
+            trend = trend.replace(first_room=room)
+        trends[device.id] = trend = forecast.arm(look, forecast.follow(limits, trend, free, now), now)
         found.append(forecast.judge(limits, state, trend, free))
     own = look.reading.host.cpu_temperature_c if device.backend == "cpu" and isinstance(device.temperature_c, Missing) else device.temperature_c
     others = len([other for other in look.reading.devices if limits.governs(other.id)]) > 1
@@ -188,9 +190,9 @@ def _clock(limits: Limits, state: State, now: int) -> "tuple[State, list[str]]":
     watched = [track for track in state.tracks if track.kind in (MEMORY, HEAT, FAULT)]
     lost = [track for track in watched if track.lost] if watched else []
     if watched and not lost:
-        return (
-            (state.replace(unknown_since_ns=-1, unknown_done=False), ["telemetry is back"]) if state.unknown_done else (state.replace(unknown_since_ns=-1), [])
-        )
+        if state.unknown_done:
+            return state.replace(unknown_since_ns=-1, unknown_done=False), ["telemetry is back"]
+        return (state if state.unknown_since_ns < 0 else state.replace(unknown_since_ns=-1)), []
     if state.unknown_since_ns < 0:
         return state.replace(unknown_since_ns=now), []
     if state.unknown_done or now - state.unknown_since_ns < limits.unknown_after_ns:

@@ -41,15 +41,17 @@ def _slope(samples: "tuple[tuple[int, int], ...]") -> int:
     """Least squares over the samples: bytes a second by which free memory shrinks (0 where it grows, or with fewer than three)."""
     if len(samples) < 3:
         return 0
-    start = samples[0][0]
-    n = len(samples)
-    mean_t = sum(t - start for t, _ in samples) / n
-    mean_f = sum(f for _, f in samples) / n
-    var = sum((t - start - mean_t) ** 2 for t, _ in samples)
-    if var <= 0:
-        return 0
-    cov = sum((t - start - mean_t) * (f - mean_f) for t, f in samples)
-    return max(0, int(-cov / var * 1e9))
+    start, n = samples[0][0], len(samples)
+    sum_t = sum_f = 0
+    for t, f in samples:
+        sum_t += t - start
+        sum_f += f
+    mean_t, mean_f, var, cov = sum_t / n, sum_f / n, 0.0, 0.0
+    for t, f in samples:
+        away = t - start - mean_t
+        var += away * away
+        cov += away * (f - mean_f)
+    return max(0, int(-cov / var * 1e9)) if var > 0 else 0
 
 
 def _recent(samples: "tuple[tuple[int, int], ...]") -> int:
@@ -72,7 +74,8 @@ def arm(look: Look, trend: Trend, now: int) -> Trend:
     words = look.words
     speaks = words is not None and (words.step > 0 or words.phase != "")
     loads = (words is not None and words.phase in LOADING) or not (speaks or look.ready or trend.settled)
-    return trend.replace(armed_ns=-1 if loads else trend.armed_ns if trend.armed_ns >= 0 else now)
+    armed = -1 if loads else trend.armed_ns if trend.armed_ns >= 0 else now
+    return trend if armed == trend.armed_ns else trend.replace(armed_ns=armed)
 
 
 def horizon_ns(limits: Limits, state: State) -> int:
@@ -82,7 +85,10 @@ def horizon_ns(limits: Limits, state: State) -> int:
 
 def judge(limits: Limits, state: State, trend: Trend, free: int) -> Signal:
     """Turn a trend into a signal: throttle where the floor comes within the horizon."""
-    rate = _slope(tuple(pair for pair in trend.samples if pair[0] >= trend.armed_ns)) if trend.armed_ns >= 0 else 0
+    rate = 0
+    if trend.armed_ns >= 0:
+        whole = trend.samples and trend.samples[0][0] >= trend.armed_ns
+        rate = trend.rate if whole else _slope(tuple(pair for pair in trend.samples if pair[0] >= trend.armed_ns))
     room = free - floor_of(limits)
     left = _until(room, rate)
     near = rate > 0 and room * 2 <= max(trend.first_room, 0) and 0 <= left < horizon_ns(limits, state)

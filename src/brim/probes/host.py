@@ -27,10 +27,11 @@ REFRESH = 64  # looks between two readings of which group we are in
 class _Group:
     """One memory cgroup on our way to the root: its files, kept open."""
 
-    __slots__ = ("events", "limit", "path", "pressure", "stat", "usage", "version")
+    __slots__ = ("ceiling", "events", "limit", "path", "pressure", "stat", "usage", "version")
 
     def __init__(self, root: str, base: str, path: str, version: int) -> None:
         self.path, self.version = path or "/", version
+        self.ceiling: int | Missing | None = None  # the limit as it was read last: limits move seldom
         names = ("memory.max", "memory.current", "memory.events") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
         self.limit, self.usage, self.events = (Kept(root, f"{base}{path}/{name}") for name in names)
         self.stat = Kept(root, f"{base}{path}/memory.stat")
@@ -95,21 +96,35 @@ class HostProbe:
         self._heat = Heat(self._root)
         self._groups: list[_Group] | None = None
         self._looks = 0
+        self._slow: dict[str, Any] = {}
 
     def read(self, *, slow: bool = True) -> Host:
-        """The host now. `slow=False` leaves out disk and temperatures (for polls in between)."""
+        """The host now. `slow=False` gives disk, temperatures, limits and event counters as they were at the last slow look (for polls in between)."""
+        slow = slow or not self._slow
         info = self._memory()
         total, available = info["total_bytes"], info["available_bytes"]
-        cells: dict[str, Any] = {**info, **self._cgroup(total, available)}
+        cells: dict[str, Any] = {**info, **self._cgroup(total, available, slow=slow)}
         cells["psi_some_avg10"], cells["psi_full_avg10"] = pressure(self._psi)
-        if isinstance(cells.get("oom_kills", UNLIMITED), Missing):
-            text = self._vmstat.read()
-            cells["oom_kills"] = text if isinstance(text, Missing) else field(text, b"oom_kill")
         if slow:
-            cells["disk_free_bytes"] = self._free(self._disk or os.getcwd()) if self._disk or not self._root else UNLIMITED.replace(detail="no disk was named")
-            cells["shm_free_bytes"] = self._free(f"{self._root}/dev/shm")  # noqa: S108 - the size of the file system is asked, nothing is put there
-            cells.update(self._heat.read())
-        return Host(**cells)
+            self._slow = self._seldom()
+        return Host(**cells, **self._slow)
+
+    def _seldom(self) -> "dict[str, Any]":
+        """What moves slowly, or is asked for by nobody in a hurry."""
+        cells: dict[str, Any] = {}
+        own = self._groups[0] if self._groups else None
+        kills: int | Missing = UNLIMITED
+        if own is not None:
+            cells["memory_events"] = events = _events(own)
+            kills = events if isinstance(events, Missing) else dict(events).get("oom_kill", UNLIMITED)
+        if isinstance(kills, Missing):
+            text = self._vmstat.read()
+            kills = text if isinstance(text, Missing) else field(text, b"oom_kill")
+        cells["oom_kills"] = kills
+        cells["disk_free_bytes"] = self._free(self._disk or os.getcwd()) if self._disk or not self._root else UNLIMITED.replace(detail="no disk was named")
+        cells["shm_free_bytes"] = self._free(f"{self._root}/dev/shm")  # noqa: S108 - the size of the file system is asked, nothing is put there
+        cells.update(self._heat.read())
+        return cells
 
     def _memory(self) -> "dict[str, int | Missing]":
         text = self._meminfo.read()
@@ -127,8 +142,8 @@ class HostProbe:
                 found[ours] = value * 1024
         return found
 
-    def _cgroup(self, total: "int | Missing", available: "int | Missing") -> "dict[str, Any]":
-        """The lowest limit over our group and its ancestors, the smallest room under any of them, and our own group's events and pressure."""
+    def _cgroup(self, total: "int | Missing", available: "int | Missing", *, slow: bool) -> "dict[str, Any]":
+        """The lowest limit over our group and its ancestors, the smallest room under any of them, and our own group's pressure."""
         self._looks += 1
         if self._groups is None or self._looks % REFRESH == 0:
             for group in self._groups or ():
@@ -137,7 +152,9 @@ class HostProbe:
         ceiling = total if isinstance(total, int) else NO_LIMIT
         tight: tuple[int, _Group, int | Missing, int | Missing] | None = None
         for group in self._groups:
-            limit = group.limit_bytes()
+            if slow or group.ceiling is None:
+                group.ceiling = group.limit_bytes()
+            limit = group.ceiling
             if isinstance(limit, Missing) or limit >= ceiling:
                 continue
             usage, held = group.working_set()
@@ -150,8 +167,6 @@ class HostProbe:
         own = self._groups[0] if self._groups else None
         if own is not None:
             cells["cgroup_version"] = own.version
-            cells["memory_events"] = events = _events(own)
-            cells["oom_kills"] = events if isinstance(events, Missing) else dict(events).get("oom_kill", UNLIMITED)
             cells["cgroup_psi_some_avg10"], cells["cgroup_psi_full_avg10"] = pressure(own.pressure)
         if tight is None:
             return {**cells, **dict.fromkeys(("cgroup_limit_bytes", "cgroup_usage_bytes", "cgroup_working_set_bytes", "cgroup_path"), UNLIMITED)}

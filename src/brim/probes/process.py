@@ -5,10 +5,13 @@ our own children that carry the job's mark in their environment (a daemon that l
 Not covered: a process that left group, session and cgroup and cleared its environment.
 """
 
+import contextlib
 import os
 import signal
 
 from brim.facts.process import Identity, Usage
+from brim.probes.host import field
+from brim.probes.kept import Kept
 from brim.values import Missing
 
 TYPE_CHECKING = False
@@ -16,6 +19,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_ASKED = 64  # processes of a group whose mapped files are added up at one look
+MOST_KEPT = 64  # processes whose stat file stays open
+FIRST_LOOKS, EVERY = 16, 5  # mapped files of a group are added up at each of the first looks (a load), then at every fifth: they decide nothing
+
+
+NO_PEAK = Missing(reason="not_supported", detail="this kernel does not tell a group's peak")
+
+
+class _GroupFiles:
+    """The memory files of the job's own cgroup (v1 or v2), kept open."""
+
+    __slots__ = ("by", "mapped", "peak", "prefix", "stat", "used")
+
+    def __init__(self, folder: str) -> None:
+        v1 = os.path.exists(f"{folder}/memory.usage_in_bytes")
+        self.used = Kept("", f"{folder}/memory.{'usage_in_bytes' if v1 else 'current'}")
+        self.stat = Kept("", f"{folder}/memory.stat", size=1 << 14)
+        self.peak = Kept("", f"{folder}/memory.{'max_usage_in_bytes' if v1 else 'peak'}")
+        self.prefix, self.mapped = (b"total_", b"total_mapped_file") if v1 else (b"", b"file_mapped")
+        self.by = f"the working set of the job's own cgroup, mapped files apart ({'v1' if v1 else 'v2'})"
+
+
+def _count(text: "bytes | Missing") -> "int | None":
+    try:
+        return None if isinstance(text, Missing) else int(text)
+    except ValueError:
+        return None
 
 
 SHELLS = ("sh", "dash", "bash", "ash", "zsh", "ksh", "fish", "busybox")
@@ -38,6 +67,10 @@ class ProcessProbe:
         self._root, self.group_dir, self.procs_dir = root.rstrip("/"), group_dir, procs_dir
         self._mark = os.fsencode(mark)
         self._strangers: set[int] = set()
+        self._stats: dict[int, int] = {}  # pid → its open stat file: it is bound to that very process, and reading it again costs a tenth of opening it
+        self._members: list[int] | None = None  # who was in the group when `tree` looked last
+        self._group: _GroupFiles | None = None
+        self._looks = self._touched = 0
 
     def identity(self, pid: int) -> Identity | None:
         """Say who has this pid now; None for nobody, and for a zombie, which holds nothing and cannot be signalled to any effect."""
@@ -48,16 +81,50 @@ class ProcessProbe:
 
     def _stat(self, pid: int) -> list[str] | None:
         """Give the fields of /proc/PID/stat behind the command's closing parenthesis (it may itself hold any byte); None where the process is gone."""
+        text = self._stat_text(pid)
+        return None if text is None else text.rpartition(b")")[2].decode("ascii", "replace").split()
+
+    def _stat_text(self, pid: int) -> "bytes | None":
+        """The file of the process that had this pid when it was opened; where that one has gone, of whoever has the pid now."""
+        kept = self._stats.get(pid)
+        if kept is not None:
+            try:
+                return os.pread(kept, 4096, 0)
+            except OSError:  # ESRCH: that process was reaped
+                os.close(self._stats.pop(pid))
         try:
-            with open(f"{self._root}/proc/{pid}/stat", "rb") as file:
-                return file.read(4096).rpartition(b")")[2].decode("ascii", "replace").split()
+            file = os.open(f"{self._root}/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
+        try:
+            return os.pread(file, 4096, 0)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+
+    def _keep(self, pids: list[int]) -> None:
+        """Hold the stat files of the job's processes open, and let go of those that are no longer of it."""
+        for pid in [pid for pid in self._stats if pid not in pids]:
+            os.close(self._stats.pop(pid))
+        if self._root:
+            return  # a recorded tree: its files may be written anew
+        for pid in pids[: MOST_KEPT - len(self._stats)]:
+            if pid not in self._stats:
+                with contextlib.suppress(OSError):
+                    self._stats[pid] = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        """Descriptors go with the probe."""
+        for file in self._stats.values():
+            os.close(file)
+        self._stats.clear()
 
     def tree(self, leader: int) -> list[int]:
         """Give the pids of the job that are alive (no zombies)."""
-        own = self._in_group()
+        own = self._members = self._in_group()
         if own is not None:
+            self._keep(own)
             return sorted(pid for pid in own if self._alive(pid))
         parents: dict[int, list[int]] = {}
         members: list[int] = []
@@ -92,8 +159,9 @@ class ProcessProbe:
             return None
 
     def _alive(self, pid: int) -> bool:
-        fields = self._stat(pid)
-        return fields is not None and bool(fields) and fields[0] not in ("Z", "X")
+        text = self._stat_text(pid)
+        state = b"" if text is None else text.rpartition(b")")[2].lstrip()[:1]
+        return state not in (b"", b"Z", b"X")
 
     def _marked(self, pid: int) -> bool:
         """Does this child of ours carry the job's mark? What does not is asked once only (its environment does not change by itself)."""
@@ -132,26 +200,27 @@ class ProcessProbe:
         """Ask the job's own memory cgroup (v1 or v2); None where it has none or it does not answer."""
         if not self.group_dir:
             return None
-        v1 = os.path.exists(f"{self.group_dir}/memory.usage_in_bytes")
-        used = self._number(f"{self.group_dir}/memory.usage_in_bytes" if v1 else f"{self.group_dir}/memory.current")
+        if self._group is None:
+            self._group = _GroupFiles(self.group_dir)
+        group = self._group
+        used = _count(group.used.read())
         if used is None:
             return None
-        stat = self._fields(f"{self.group_dir}/memory.stat")
-        dropped = stat.get("total_inactive_file", stat.get("inactive_file", 0))
-        mapped = stat.get("total_mapped_file", stat.get("file_mapped", 0))
-        shared = stat.get("total_shmem", stat.get("shmem", 0))
-        active = stat.get("total_active_file", stat.get("active_file", 0))
-        mapped_files = max(0, mapped - shared)
-        peak = self._number(f"{self.group_dir}/memory.max_usage_in_bytes" if v1 else f"{self.group_dir}/memory.peak")
-        pids = self._in_group() or []
+        text = group.stat.read()
+        sizes = {name: 0 if isinstance(text, Missing) else field(text, group.prefix + name) for name in (b"inactive_file", b"active_file", b"shmem")}
+        mapped_files = max(0, (0 if isinstance(text, Missing) else field(text, group.mapped)) - sizes[b"shmem"])
+        peak = _count(group.peak.read())
+        pids = (self._in_group() or []) if self._members is None else self._members
         # A file that another group read first is charged to that group, so the group's own figure can miss all of the weights: what the processes have mapped counts.
-        touched = sum((self._status(pid) or {}).get("RssFile", 0) for pid in pids[:MOST_ASKED])
+        self._looks += 1
+        if self._looks <= FIRST_LOOKS or self._looks % EVERY == 0:
+            self._touched = sum((self._status(pid) or {}).get("RssFile", 0) for pid in pids[:MOST_ASKED])
         return Usage(
-            held_bytes=max(0, used - dropped - min(active, mapped_files)),
-            mapped_file_bytes=max(mapped_files, touched),
-            peak_bytes=Missing(reason="not_supported", detail="this kernel does not tell a group's peak") if peak is None else peak,
+            held_bytes=max(0, used - sizes[b"inactive_file"] - min(sizes[b"active_file"], mapped_files)),
+            mapped_file_bytes=max(mapped_files, self._touched),
+            peak_bytes=NO_PEAK if peak is None else peak,
             processes=len(pids),
-            by=f"the working set of the job's own cgroup, mapped files apart ({'v1' if v1 else 'v2'})",
+            by=group.by,
         )
 
     def oom_kills(self) -> "int | None":
@@ -162,13 +231,6 @@ class ProcessProbe:
                 if "oom_kill" in fields:
                     return fields["oom_kill"]
         return None
-
-    def _number(self, path: str) -> "int | None":
-        try:
-            with open(path, "rb") as file:
-                return int(file.read(64))
-        except (OSError, ValueError):
-            return None
 
     @staticmethod
     def _fields(path: str) -> dict[str, int]:
