@@ -52,6 +52,8 @@ ENGINES_OWN = {  # where llama.cpp b11434 caches something else than the file sa
     "t5-relu": "the engine caches as many blocks as the encoder has, whatever the decoder needs",
     "t5encoder": "the engine gives an encoder a cache that its graph never touches",
     "t5encoder-relu": "the engine gives an encoder a cache that its graph never touches",
+    "minicpm3": "its attention is latent and is cached expanded",
+    "plm": "its attention is latent and is cached expanded",
     "qwen4exp": POOLED,
     "qwen4exp-dense": POOLED,
     "qwen4exp-words": POOLED,

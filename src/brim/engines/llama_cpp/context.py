@@ -106,6 +106,8 @@ class Context:
             raise Wanting(f"a {self.type_v.lower()} V cache needs flash attention: llama.cpp refuses this (--flash-attn on)")
         if quantised:
             self.auto_flash = False
+        if hp.arch == "plm" and self.flash:
+            raise Wanting("llama.cpp b11434 aborts when it lays out PLM's values for flash attention: --flash-attn off")
         if (hp.mla or hp.compressed) and self.type_k != self.type_v:
             raise Wanting("llama.cpp refuses different K and V cache types for a cache that holds keys only")
 

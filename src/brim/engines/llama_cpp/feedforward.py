@@ -5,6 +5,10 @@ from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, SOFTMAX_WEIGHT, SQRT
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _CLAMPED = frozenset(("deepseek4", "glm5-next", "hy_v4", "maple"))  # one operation clamps and gates
 
 
@@ -138,9 +142,10 @@ def experts(
     weigh_first: bool = False,
     known: "T | None" = None,
     each: int = 0,
+    unit: "Callable[[T, T], T] | None" = None,
 ) -> T:
     """Route, run the chosen experts, weigh and sum them (`build_moe_ffn`). `known`: indices of experts that no score decides; `each` above 1:
-    grovemoe's adjugate experts, one for so many.
+    grovemoe's adjugate experts, one for so many; `unit`: a gated unit of its own.
     """
     hp = b.hp
     width, tokens = cur.ne[0], cur.ne[1]
@@ -157,7 +162,7 @@ def experts(
     if weigh_first:
         cur = g.mul(g.repeat(cur, width, used, tokens, 1), weights)
     suffix = "_chexps" if each > 1 else "_exps"
-    cur = _activated(b, cur, il, act, chosen, suffix)
+    cur = _activated(b, cur, il, act, chosen, suffix, unit)
     out = _expert_mm(b, il, "ffn_down" + suffix, cur, chosen)
     if not weigh_first:
         out = g.mul(out, weights)
@@ -165,7 +170,7 @@ def experts(
     return _summed(b, out, width, tokens, used)
 
 
-def _activated(b: Builder, cur: T, il: int, act: str, chosen: T, suffix: str) -> T:
+def _activated(b: Builder, cur: T, il: int, act: str, chosen: T, suffix: str, unit: "Callable[[T, T], T] | None" = None) -> T:
     """Gate and up of the chosen experts, one fused matrix or two, and the activation."""
     joint = b.layer(il, "ffn_gate_up_exps.weight")
     if joint is not None:
@@ -180,6 +185,8 @@ def _activated(b: Builder, cur: T, il: int, act: str, chosen: T, suffix: str) ->
             return g.same("SQR", g.unary(up, "relu"))
         return g.unary(up, act)
     gate = _expert_mm(b, il, "ffn_gate" + suffix, cur, chosen)
+    if unit is not None:
+        return unit(gate, up)
     if act == "silu" and _limited(b, "swiglu_clamp_exp", il):
         if b.hp.arch in _CLAMPED:
             return g.glu(gate, up, "swiglu_clamp")

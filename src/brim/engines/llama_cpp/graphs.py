@@ -37,6 +37,9 @@ _BUILDERS = {
     "grovemoe": "mixtures.grovemoe",
     "t5": "t5.decoder",
     "t5encoder": "t5.encoder",
+    "kimi-k3": "kimi.kimi_k3",
+    "bailingmoe3": "kimi.bailingmoe3",
+    **dict.fromkeys(("minicpm3", "plm"), "latent.minicpm3"),
 }
 
 _ROWS = "this graph gives the exact bytes of every measured allocation of b11434 (CPU, one and two CUDA devices)"
@@ -54,7 +57,7 @@ CHECKED = {
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
-        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder",
+        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder", "minicpm3", "plm", "bailingmoe3", "kimi-k3",
     ), _ORACLE),
 }  # fmt: skip
 

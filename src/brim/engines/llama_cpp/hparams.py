@@ -67,7 +67,7 @@ _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash"
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "kimi-k3", "dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "hrm_text", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -339,6 +339,9 @@ class Hparams:
             return int(il < 10)
         if self.arch in ("rwkv7", "arwkv7"):
             return int(il > 0)
+        if self.arch == "kimi-k3":
+            size = int(self.get("attn_res.block_size", 0))
+            return 2 * (il // size) + int(il % size == 0) if size else 0
         if self.arch == "qwen4exp":
             return 2 * int(self.pooled[il]) + int(self.history[0] == il)
         every = int(self.get("rescale_every_n_layers", 0)) if self.arch == "rwkv6" else 0

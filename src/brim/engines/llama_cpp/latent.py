@@ -1,10 +1,11 @@
-"""Decoders with latent attention (MLA), absorbed or expanded by the file's tensors: deepseek2 and its relatives.
+"""Decoders with latent attention (MLA), absorbed or expanded by the file's tensors: deepseek2 and its relatives, MiniCPM 3 and PLM.
 
-Source: src/models/deepseek2.cpp, llama.cpp b11434.
+Source: src/models/deepseek2.cpp, minicpm3.cpp, plm.cpp, llama.cpp b11434.
 """
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SOFTMAX, Builder
+from brim.engines.llama_cpp.decoders import rope_factors
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.tensor import T
@@ -26,7 +27,17 @@ def _queries(b: Builder, il: int, cur: T, head: int, low: "T | None") -> T:
     return g.reshape(q, head, b.hp.heads[il], b.tokens)
 
 
-def latent_attention(b: Builder, il: int, cur: T, temperature: "T | None" = None, *, low: "T | None" = None, mask: "Callable[[T], T] | None" = None) -> T:
+def latent_attention(
+    b: Builder,
+    il: int,
+    cur: T,
+    temperature: "T | None" = None,
+    *,
+    low: "T | None" = None,
+    mask: "Callable[[T], T] | None" = None,
+    wo: str = "attn_output",
+    factors: "T | None" = None,
+) -> T:
     """One attention block over latent keys, absorbed where the file has the split matrices."""
     hp, tokens = b.hp, b.tokens
     heads = hp.heads[il]
@@ -37,7 +48,7 @@ def latent_attention(b: Builder, il: int, cur: T, temperature: "T | None" = None
     joint = g.mul_mat(b.need(il, "attn_kv_a_mqa.weight"), cur)
     row = 4 * (rank + rope_dim)
     latent = g.view(joint, (rank, tokens), (row,))
-    k_pe = g.rope(g.view(joint, (rope_dim, 1, tokens), (row, row), 4 * rank), b.positions)
+    k_pe = g.rope(g.view(joint, (rope_dim, 1, tokens), (row, row), 4 * rank), b.positions, factors)
     latent = b.normed(latent, il, "attn_kv_a_norm")
     if hp.mla:
         nb = g.strides(q)
@@ -49,12 +60,12 @@ def latent_attention(b: Builder, il: int, cur: T, temperature: "T | None" = None
         keys = g.concat(latent, k_pe, 0)
         if temperature is not None:
             queries = g.mul(queries, temperature)
-        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank, mask=mask)
+        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank, mask=mask, wo=wo)
     kv = g.mul_mat(b.need(il, "attn_kv_b.weight"), latent)
     each = 4 * (nope + head_v)
     k_nope = g.view(kv, (nope, heads, tokens), (each, each * heads))
     values = g.cont(g.view(kv, (head_v, heads, tokens), (each, each * heads), 4 * nope))
-    queries = g.rope(q, b.positions)
+    queries = g.rope(q, b.positions, factors)
     keys = g.concat(k_nope, g.repeat(k_pe, rope_dim, heads, tokens, 1), 0)
     if temperature is not None:
         queries = g.mul(queries, temperature)
@@ -77,9 +88,9 @@ def deepseek2(b: Builder) -> T:
     return b.finish(cur)
 
 
-def behind(b: Builder, il: int, cur: T, residual: T, ids: T, lead: int, gating: int) -> T:
-    """What follows attention in a layer: the residual, a dense block in the leading layers, experts with a shared expert in the others."""
-    if il == b.last:
+def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int, gating: int) -> T:
+    """What follows attention in a layer: the residual, a dense block in the leading layers, experts with a shared expert in the others. Without `ids` all rows stay."""
+    if il == b.last and ids is not None:
         cur, residual = b.pick(cur, ids), b.pick(residual, ids)
     joined = g.add(cur, residual)
     cur = b.normed(joined, il, "ffn_norm")
@@ -96,3 +107,28 @@ def behind(b: Builder, il: int, cur: T, residual: T, ids: T, lead: int, gating: 
 def _gating(b: Builder) -> int:
     """Files from before the key: softmax, but sigmoid for the GLM 4.7 lite shape."""
     return 2 if b.hp.layers in (47, 48) and b.hp.vocabulary == 154880 else SOFTMAX
+
+
+def minicpm3(b: Builder) -> T:
+    """MiniCPM 3 and PLM: latent attention kept expanded in the cache, a dense block in every layer; the former scales both branches and what the logits are made of."""
+    scaled = b.hp.arch == "minicpm3"
+    cur = embed(b)
+    if scaled:
+        cur = g.scale(cur)
+    b.attend_to()
+    ids = b.output_ids()
+    for il in b.walk:
+        residual = cur
+        cur = b.normed(cur, il, "attn_norm")
+        cur = latent_attention(b, il, cur, factors=rope_factors(b, il) if scaled else None)
+        if il == b.last:
+            cur, residual = b.pick(cur, ids), b.pick(residual, ids)
+        joined = g.add(g.scale(cur) if scaled else cur, residual)
+        cur = dense(b, b.normed(joined, il, "ffn_norm"), il, "silu" if scaled else "relu_sqr")
+        cur = g.add(g.scale(cur) if scaled else cur, joined)
+    cur = b.hidden = b.norm(cur, b.weight("output_norm.weight"), None, -1)
+    cur.output = True
+    cur = b.logits(g.scale(cur) if scaled else cur)
+    cur.output = True
+    b.expand(cur)
+    return cur

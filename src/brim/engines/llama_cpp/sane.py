@@ -25,7 +25,7 @@ _COUNTS: dict[str, int] = {
     "attention.value_length_mla": 1 << 24, "attention.key_length_swa": 1 << 24, "attention.value_length_swa": 1 << 24, "attention.kv_lora_rank": 1 << 24,
     "attention.indexer.head_count": 1 << 20, "attention.indexer.key_length": 1 << 24, "attention.indexer.top_k": _MOST, "attention.indexer.types": _MOST,
     "attention.compress_ratios": _MOST, "attention.output_group_count": 1 << 20, "attention.output_lora_rank": 1 << 24, "hyper_connection.count": 64, "hash_layer_count": MAX_LAYERS,
-    "hyper_connection.low_rank": 1 << 24, "ple.layers": MAX_LAYERS, "ple.ngram_size": 64, "ple.heads_per_ngram": 1 << 12, "ple.conv_kernel": 1 << 12,
+    "hyper_connection.low_rank": 1 << 24, "attn_res.block_size": MAX_LAYERS, "ple.layers": MAX_LAYERS, "ple.ngram_size": 64, "ple.heads_per_ngram": 1 << 12, "ple.conv_kernel": 1 << 12,
     "attention.q_lora_rank": 1 << 24, "attention.sliding_window": _MOST, "attention.sliding_window_pattern": _MOST, "attention.recurrent_layers": _MOST,
     "attention.rope_pattern": _MOST, "rope.dimension_count": 1 << 24, "rope.dimension_sections": 1 << 24, "shortconv.l_cache": 1 << 24, "ssm.conv_kernel": 1 << 24,
     "ssm.group_count": 1 << 24, "ssm.inner_size": 1 << 28, "ssm.state_size": 1 << 24, "ssm.time_step_rank": 1 << 24, "expert_shared_count": MAX_EXPERTS, "expert_feed_forward_length": 1 << 28,
@@ -34,7 +34,7 @@ _COUNTS: dict[str, int] = {
     "use_parallel_residual": _MOST, "deepstack_mapping": _MOST, "expert_gating_func": _MOST, "pooling_type": _MOST, "attention.causal": 1,
 }  # fmt: skip
 _NUMBERS = (
-    "attention.clamp_kqv", "attention.max_alibi_bias", "attention.temperature_scale", "attention.value_scale", "embedding_scale", "expert_weights_scale", "final_logit_softcapping",
+    "attention.clamp_kqv", "attention.max_alibi_bias", "attention.temperature_scale", "attention.value_scale", "embedding_scale", "expert_weights_scale", "final_logit_softcapping", "activation.situ_linear_beta", "kda.gate_lower_bound",
     "logit_scale", "residual_scale", "swiglu_clamp_exp", "swiglu_clamp_shexp",
 )  # fmt: skip
 _LISTS = frozenset(
