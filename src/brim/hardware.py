@@ -246,10 +246,14 @@ def _not_asked(present: Present, answers: "dict[str, Answer]") -> list[Asked]:
         rows.append(Asked(source="nvidia-smi", outcome="absent", detail=detail))
     if "amd" not in answers:
         rows.append(Asked(source="amdsmi and sysfs", outcome="absent", detail="no AMD card"))
+    elif answers["amd"].beside:
+        rows.append(Asked(source="amdsmi", outcome="failed", detail=answers["amd"].beside))
     elif not any("amdsmi" in device.sources for device in answers["amd"].devices):
         rows.append(Asked(source="amdsmi", outcome="absent", detail="sysfs answers without it; it would add processes and ECC", install=INSTALL["amdsmi"]))
     if "intel" not in answers:
         rows.append(Asked(source="sysfs and level-zero", outcome="absent", detail="no Intel GPU"))
+    elif answers["intel"].beside:
+        rows.append(Asked(source="level-zero", outcome="failed", detail=answers["intel"].beside))
     elif not present.level_zero:
         rows.append(Asked(source="level-zero", outcome="absent", detail="without it a board's free memory may be unknown", install=INSTALL["level-zero"]))
     if "apple" not in answers:

@@ -1,6 +1,7 @@
 """Level Zero through a stub of its loader, amdsmi through a stand-in of its binding, Metal through one of libobjc: what each vendor's own library tells."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import types
@@ -8,12 +9,14 @@ from typing import ClassVar
 
 import pytest
 
+from brim.clock import SystemClock
 from brim.facts.device import Host
+from brim.hardware import Machine
 from brim.pool import settle_device
 from brim.probes import amd, level_zero, metal
 from brim.probes.vendor import Unavailable
 from brim.values import Missing
-from tests.fakes import GIB, HERE, tree
+from tests.fakes import GIB, HERE, MEMINFO, tree
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +42,35 @@ def test_level_zero(loader, monkeypatch) -> None:
 
 def test_level_zero_says_why(loader, monkeypatch) -> None:
     """No permission is denied, not zero; no driver, or no loader at all, is an empty answer."""
-    monkeypatch.setenv("ZE_STUB", "denied")
-    assert level_zero.sysman(loader)["0000:03:00.0"]["total"].reason == "denied"
+    for word, reason in (("denied", "denied"), ("lost", "gone"), ("unsupported", "not_supported")):
+        monkeypatch.setenv("ZE_STUB", word)
+        assert level_zero.sysman(loader)["0000:03:00.0"]["total"].reason == reason
     monkeypatch.setenv("ZE_STUB", "none")
     assert level_zero.sysman(loader) == {}
     assert level_zero.sysman("/nowhere/libze_loader.so.1") == {}
+
+
+@pytest.mark.parametrize("how", ["answers", "hang", "crash", "none"])
+def test_level_zero_all_the_way(loader, tmp_path, how) -> None:
+    """The real loader's name in a child: its numbers beside the kernel's, or within two seconds the kernel's row alone and the reason; one that has no driver is silent."""
+    base = "sys/class/drm/card0/device/"
+    files = {
+        "proc/meminfo": MEMINFO, base + "vendor": "0x8086\n", base + "device": "0xe20b\n", base + "uevent": "PCI_SLOT_NAME=0000:03:00.0\n", base + "lmem_total_bytes": f"{12 * GIB}\n",
+    }  # fmt: skip
+    environ = {"LD_LIBRARY_PATH": os.path.dirname(loader), "ZE_STUB": how, "PATH": "/usr/bin:/bin"}
+    clock = SystemClock()
+    begun = clock.now_ns()
+    reading = Machine(environ=environ, clock=clock, root=tree(tmp_path, files), deadline_ns=10**9 if how == "hang" else 3 * 10**10).look()
+    device = reading.devices[0]
+    assert (device.id, device.memory.total_bytes) == ("xpu:0", 12 * GIB)
+    if how == "answers":
+        assert (device.name, device.memory.free_bytes, device.sources) == ("Intel(R) Arc(TM) B580 Graphics", 3 * GIB, ("level-zero", "sysfs"))
+        return
+    assert device.sources == ("sysfs",)
+    assert isinstance(device.memory.free_bytes, Missing)
+    assert how != "hang" or clock.now_ns() - begun < 2 * 10**9
+    said = [asked.detail for asked in reading.asked if asked.source == "level-zero"]
+    assert [word in " ".join(said) for word in ("no answer within", "the library crashed (signal 6)")] == [how == "hang", how == "crash"]
 
 
 class Refused(Exception):

@@ -1,8 +1,9 @@
 /* A stand-in for libze_loader.so.1 (Level Zero sysman): one board with two memory modules and three sensors, one integrated GPU with none. Built at test time.
- * ZE_STUB=denied: memory answers insufficient permissions; ZE_STUB=none: no driver. Structures: zes_api.h 1.x. */
+ * ZE_STUB=denied: memory answers insufficient permissions; none: no driver; lost, unsupported: memory answers so; hang, crash: in the listing of devices. Structures: zes_api.h 1.x. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct { int32_t stype; void *next; int32_t core_stype; void *core_next; int32_t type; uint32_t vendor, device, flags, sub, clock; uint64_t most;
   uint32_t contexts, priority, threads, simd, eus, subslices, slices; uint64_t timer; uint32_t bits, kernel_bits; uint8_t uuid[16]; char name[256];
@@ -19,7 +20,7 @@ static uint32_t list(uint32_t *count, void **out, uintptr_t first, uint32_t many
 }
 uint32_t zesInit(uint32_t flags) { (void)flags; return is("none") ? 0x78000001 : 0; }
 uint32_t zesDriverGet(uint32_t *n, void **h) { return list(n, h, 1, 1); }
-uint32_t zesDeviceGet(void *d, uint32_t *n, void **h) { (void)d; return list(n, h, 10, 2); }
+uint32_t zesDeviceGet(void *d, uint32_t *n, void **h) { (void)d; if (is("hang")) sleep(30); if (is("crash")) abort(); return list(n, h, 10, 2); }
 uint32_t zesDeviceGetProperties(void *d, Properties *p) {
   if (p->stype != 1) return 0x78000004;
   strcpy(p->model, (uintptr_t)d == 10 ? "Intel(R) Arc(TM) B580 Graphics" : "");
@@ -31,6 +32,8 @@ uint32_t zesDevicePciGetProperties(void *d, Pci *p) { p->domain = 0; p->bus = (u
 uint32_t zesDeviceEnumMemoryModules(void *d, uint32_t *n, void **h) { return list(n, h, 20, (uintptr_t)d == 10 ? 2 : 0); }
 uint32_t zesMemoryGetState(void *m, State *s) {
   if (is("denied")) return 0x70010000;
+  if (is("lost")) return 0x70000001;
+  if (is("unsupported")) return 0x78000003;
   if (s->stype != 0x1e) return 0x78000004;
   s->size = 6ull << 30; s->free = (uintptr_t)m == 20 ? 2ull << 30 : 1ull << 30;
   return 0;

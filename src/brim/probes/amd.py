@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VENDOR = "0x1002"
+HOTTEST_C = 200  # above this a sensor says that it has no value (65535, or all ones)
 
 
 def look(root: str = "", binding: "Any" = None, *, library: bool = True) -> tuple[Device, ...]:
@@ -127,11 +128,16 @@ def _smi(binding: "Any") -> "dict[str, dict[str, Any]]":
 def _try(binding: "Any", call: str, *args: object) -> "Any":
     """The call's value or why there is none (amdsmi status 2 is not supported, 9 and 10 no permission, 14 busy…; amdsmi.h, amdsmi_status_t)."""
     try:
-        return getattr(binding, call)(*args)
+        return _known(getattr(binding, call)(*args), call)
     except Exception as error:  # noqa: BLE001 - amdsmi has a family of its own
         code = getattr(error, "err_code", None)
         reason = {2: "not_supported", 3: "not_supported", 10: "denied", 31: "gone"}.get(code if isinstance(code, int) else -1, "failed")
         return Missing(reason=reason, detail=f"{call}: {' '.join(str(error).split())}")
+
+
+def _known(value: "Any", what: str) -> "Any":
+    """The value; all ones in 64 or 32 bits is how amdsmi leaves a number out (amdsmi_interface.py, _validate_if_max_uint)."""
+    return Missing(reason="not_supported", detail=f"{what}: all ones") if value in ((1 << 64) - 1, (1 << 32) - 1) and isinstance(value, int) else value
 
 
 def _smi_cells(binding: "Any", handle: object) -> "dict[str, Any]":
@@ -143,10 +149,10 @@ def _smi_cells(binding: "Any", handle: object) -> "dict[str, Any]":
         value = _try(binding, "amdsmi_get_temp_metric", handle, kind, metric)
         heat[field] = (
             float(value)
-            if isinstance(value, (int, float)) and value > 0
+            if isinstance(value, (int, float)) and 0 < value <= HOTTEST_C
             else value
             if isinstance(value, Missing)
-            else Missing(reason="failed", detail="the sensor reads 0 °C")
+            else Missing(reason="failed", detail=f"the sensor reads {value} °C")
         )
     edge = heat.pop("edge")
     if isinstance(heat["temperature_c"], Missing):
@@ -157,12 +163,12 @@ def _smi_cells(binding: "Any", handle: object) -> "dict[str, Any]":
         sizes[word] = (_try(binding, "amdsmi_get_gpu_memory_total", handle, kind), _try(binding, "amdsmi_get_gpu_memory_usage", handle, kind))
     errors = _try(binding, "amdsmi_get_gpu_total_ecc_count", handle)
     return {
-        "name": asic["market_name"].strip() if isinstance(asic, dict) and asic.get("market_name") else "",
+        "name": asic["market_name"].strip() if isinstance(asic, dict) and asic.get("market_name") not in (None, "", "N/A") else "",
         "uuid": _try(binding, "amdsmi_get_gpu_device_uuid", handle),
         "sizes": sizes,
         "heat": heat,
         "processes": _holders(_try(binding, "amdsmi_get_gpu_process_list", handle)),
-        "ecc_uncorrected": errors["uncorrectable_count"] if isinstance(errors, dict) else errors,
+        "ecc_uncorrected": _known(errors["uncorrectable_count"], "amdsmi_get_gpu_total_ecc_count") if isinstance(errors, dict) else errors,
     }
 
 
@@ -171,10 +177,14 @@ def _holders(rows: "Any") -> "tuple[Process, ...] | Missing":
         return rows
     held = []
     for row in rows:
-        used = row.get("memory_usage", {}).get("vram_mem") or row.get("mem") or 0
+        used = _known(row.get("memory_usage", {}).get("vram_mem") or row.get("mem") or 0, "amdsmi_get_gpu_process_list")
         if isinstance(row.get("pid"), int) and row["pid"] > 0:
             held.append(
-                Process(pid=row["pid"], used_bytes=int(used), name="" if row.get("name") in (None, "N/A") else str(row["name"]).rsplit("/", maxsplit=1)[-1])
+                Process(
+                    pid=row["pid"],
+                    used_bytes=used if isinstance(used, Missing) else int(used),
+                    name="" if row.get("name") in (None, "N/A") else str(row["name"]).rsplit("/", maxsplit=1)[-1],
+                )
             )
     return tuple(sorted(held, key=lambda p: -p.used_bytes if isinstance(p.used_bytes, int) else 0))
 

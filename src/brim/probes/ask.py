@@ -7,6 +7,7 @@ not asked again, so stuck children do not pile up. Not covered: Windows, where t
 import marshal
 import os
 import sys
+from io import BytesIO
 
 from brim.facts.device import device_from
 from brim.probes.vendor import Answer
@@ -14,6 +15,7 @@ from brim.probes.vendor import Answer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from brim.seams import Clock
 
@@ -160,7 +162,28 @@ def ask(vendors: "Sequence[str]", *, root: str, wake: bool, environment: "Mappin
 
 
 def answer_of(vendor: str, happened: str, text: bytes, status: int, elapsed_ns: int, *, deadline_ns: int) -> Answer:
-    """A child's end as an answer: a signal is a crash in the driver, silence past the deadline a hang."""
+    """A child's end as an answer: a signal is a crash in the driver, silence past the deadline a hang. Where the kernel told rows before that, they are the answer."""
+    told = _told(text)
+    answer = _end_of(vendor, happened, told, status, elapsed_ns, deadline_ns=deadline_ns)
+    if answer.outcome == "answered" or not told or not told[0].get("kernel"):
+        return answer
+    return answer.replace(outcome="answered", detail="", code=0, beside=answer.detail, devices=tuple(device_from(entry) for entry in told[0]["kernel"]))
+
+
+def _told(text: bytes) -> "list[dict[str, Any]]":
+    """The whole blocks that a child wrote."""
+    file, blocks = BytesIO(text), []
+    while file.tell() < len(text):
+        try:
+            block = marshal.load(file)  # noqa: S302 - written by our own child of the same interpreter
+        except (ValueError, EOFError, TypeError):
+            break
+        if isinstance(block, dict):
+            blocks.append(block)
+    return blocks
+
+
+def _end_of(vendor: str, happened: str, told: "list[dict[str, Any]]", status: int, elapsed_ns: int, *, deadline_ns: int) -> Answer:
     if happened == "hung":
         detail = f"telemetry unavailable: no answer within {deadline_ns / 1e9:g} s (pid {status}, killed); --deadline waits longer"
         if not elapsed_ns:
@@ -171,11 +194,11 @@ def answer_of(vendor: str, happened: str, text: bytes, status: int, elapsed_ns: 
     if status < 0:
         return Answer(source=vendor, outcome="failed", detail=f"telemetry unavailable: the library crashed (signal {-status})", elapsed_ns=elapsed_ns)
     try:
-        answer = marshal.loads(text)  # noqa: S302 - written by our own child of the same interpreter
+        answer = next(block for block in told if "kernel" not in block)
         if "reason" in answer:
             return Answer(source=vendor, outcome=answer["reason"], detail=answer["detail"], code=answer["code"], elapsed_ns=elapsed_ns)
         return Answer(source=vendor, outcome="answered", devices=tuple(device_from(entry) for entry in answer["devices"]), elapsed_ns=elapsed_ns)
-    except (ValueError, EOFError, TypeError, KeyError):
+    except (StopIteration, TypeError, KeyError):
         return Answer(source=vendor, outcome="failed", detail=f"telemetry unavailable: the look ended without an answer (exit {status})", elapsed_ns=elapsed_ns)
 
 

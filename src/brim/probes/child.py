@@ -1,8 +1,11 @@
 """Runs one vendor probe in a process of its own, so that a driver's crash or hang stays there; its answer goes out as one marshalled block.
 
+Before a library of AMD's or Intel's is touched, what the kernel itself tells of their cards goes out as a block of its own: it stands where the library hangs or crashes.
+
 Started by `ask.py` as `python -I -S -c … VENDOR ROOT WAKE`. What libraries print goes to /dev/null: the answer has the real standard output for itself.
 """
 
+import contextlib
 import marshal
 import os
 import sys
@@ -15,8 +18,11 @@ if TYPE_CHECKING:
     from brim.facts.device import Device
 
 
-def look(vendor: str, root: str, *, wake: bool) -> "tuple[Device, ...]":
-    """One look through one vendor's library, in this process; `Unavailable` says why there is none."""
+KERNEL_TELLS = ("amd", "intel")
+
+
+def look(vendor: str, root: str, *, wake: bool, library: bool = True) -> "tuple[Device, ...]":
+    """One look through one vendor's library, in this process; `Unavailable` says why there is none. Without `library` what the kernel itself tells (AMD, Intel)."""
     if vendor == "nvidia":
         try:
             from brim.probes.nvml import Nvml
@@ -29,11 +35,11 @@ def look(vendor: str, root: str, *, wake: bool) -> "tuple[Device, ...]":
     if vendor == "amd":
         from brim.probes.amd import look as look_amd
 
-        return look_amd(root)
+        return look_amd(root, library=library)
     if vendor == "intel":
         from brim.probes.intel import look as look_intel
 
-        return look_intel(root)
+        return look_intel(root, library=library)
     if vendor == "apple":
         from brim.probes.metal import look as look_apple
 
@@ -49,13 +55,20 @@ def main() -> None:
     os.dup2(null, 1)
     os.dup2(null, 2)
     answer: dict[str, object]
+    if vendor in KERNEL_TELLS:
+        with contextlib.suppress(Unavailable, OSError):
+            _send(out, {"kernel": [plain(device) for device in look(vendor, root, wake=False, library=False)]})
     try:
         answer = {"devices": [plain(device) for device in look(vendor, root, wake=wake == "1")]}
     except Unavailable as why:
         answer = {"reason": why.reason, "detail": why.detail, "code": why.code}
     except Exception as error:  # noqa: BLE001 - a vendor's package may raise anything; the parent gets it as the reason
         answer = {"reason": "failed", "detail": f"{type(error).__name__}: {error}", "code": 0}
+    _send(out, answer)
+    os._exit(0)
+
+
+def _send(out: int, answer: "dict[str, object]") -> None:
     block = marshal.dumps(answer)
     while block:
         block = block[os.write(out, block) :]
-    os._exit(0)

@@ -24,7 +24,10 @@ class Unavailable(Exception):
 
 
 class Answer(Record):
-    """One source's answer: its rows, or `outcome` (`answered`, `absent`, or a reason of `Missing`) and `detail`; and how long that took."""
+    """One source's answer: its rows, or `outcome` (`answered`, `absent`, or a reason of `Missing`) and `detail`; and how long that took.
+
+    `beside`: the rows are the kernel's alone, and this is why the vendor's library adds nothing to them.
+    """
 
     source: str
     outcome: str
@@ -33,6 +36,7 @@ class Answer(Record):
     elapsed_ns: int = 0
     code: int = 0
     pid: int = 0
+    beside: str = ""
 
 
 def row_without(known: "dict[str, Any]", why: Missing, *, state: str, source: str, faults: tuple[str, ...] = ()) -> Device:
