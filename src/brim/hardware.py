@@ -5,6 +5,8 @@ first time it looks, then it keeps the libraries that answered open in this proc
 device or library pays a few directory listings for that vendor and loads nothing of it.
 """
 
+from operator import is_
+
 from brim import budget as rule
 from brim import pool
 from brim.facts.device import Asked, Device, Host, Memory, Reading
@@ -59,6 +61,7 @@ class Machine:
         self._slow_at = 0
         self._asked: tuple[Asked, ...] = ()
         self._own: Device | None = None
+        self._visible: tuple[tuple[Device, ...], tuple[Device, ...], tuple[str, ...]] = (), (), ()
         self._settled_rows: dict[str, tuple[Device | None, Device]] = {}
         self._first: tuple[Device, ...] = ()  # the rows of the last look, numbered as their libraries number them
 
@@ -148,9 +151,15 @@ class Machine:
         """Visible ordinals, pools and budgets; the host's own row comes last."""
         notes: tuple[str, ...] = ()
         if any(row.backend == "cuda" for row in rows):
-            from brim.visible import ORDER, VARIABLE, visible_devices
+            before, seen, notes = self._visible
+            if len(before) == len(rows) and all(map(is_, before, rows)):  # the very rows of the last look
+                rows = seen
+            else:
+                from brim.visible import ORDER, VARIABLE, visible_devices
 
-            rows, notes = visible_devices(rows, self._environ.get(VARIABLE), self._environ.get(ORDER, ""))
+                told = rows
+                rows, notes = visible_devices(rows, self._environ.get(VARIABLE), self._environ.get(ORDER, ""))
+                self._visible = told, rows, notes
         own = self._own = host_device(host, reserve=self._reserve, override=self._override, before=self._own)
         return Reading(at_ns=now_ns, devices=(*(self._settle(row, host) for row in rows), own), host=host, asked=self._asked, notes=notes)
 

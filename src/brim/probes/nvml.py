@@ -10,7 +10,7 @@ the driver: the first look belongs into a child process (`child.py`), later ones
 import os
 
 from brim.facts.device import Device, Process
-from brim.probes.nvml_cells import ALL_ONES, CAUSES, FUNCTION_NOT_FOUND, IS_LOST, NOT_SUPPORTED, REASON_OF, SOC_WORDS, finished, pci_id, text_of
+from brim.probes.nvml_cells import ALL_ONES, CAUSES, FUNCTION_NOT_FOUND, IS_LOST, NOT_SUPPORTED, REASON_OF, SOC_WORDS, finished, pci_id, raw_of, text_of
 from brim.probes.vendor import Unavailable, first_line, row_without
 from brim.values import Missing
 
@@ -26,7 +26,7 @@ PID_MAX = 1 << 22  # Linux: the largest pid_max (include/linux/threads.h, PID_MA
 class _Card:
     """One handle: what never changes, what was refused for good, and what is still asked."""
 
-    __slots__ = ("cells", "device", "fast", "handle", "lost", "mig_of", "settled", "slow", "slow_values", "static", "xids")
+    __slots__ = ("cells", "device", "fast", "handle", "lost", "mig_of", "raw", "settled", "slow", "slow_values", "static", "xids")
 
     def __init__(self, handle: object, static: "dict[str, Any]", mig_of: "_Card | None" = None) -> None:
         self.handle, self.static, self.mig_of = handle, static, mig_of
@@ -37,6 +37,7 @@ class _Card:
         self.lost = ""
         self.xids: list[int] = []
         self.cells: dict[str, Any] = {}
+        self.raw: tuple[Any, ...] | None = None  # the fast values as the library gave them at the last look; None where they cannot be compared
         self.device: Device | None = None
 
 
@@ -240,13 +241,16 @@ class Nvml:
             card.lost = card.mig_of.lost
         if card.lost and not self._is_back(card):
             return self._gone(card)
-        values = {**card.static, **card.settled}
         if slow:
             card.slow_values = self._ask(card, card.slow)
-        values.update(card.slow_values)
-        values.update(self._ask(card, card.fast))
+        fast = self._ask(card, card.fast)
         if card.lost:
+            card.raw = None
             return self._gone(card)
+        before, card.raw = card.raw, raw_of(fast)
+        if card.raw is not None and card.raw == before and not slow and not card.xids and card.device is not None:
+            return card.device
+        values = {**card.static, **card.settled, **card.slow_values, **fast}
         if card.mig_of is not None:
             values.setdefault("temperature_c", Missing(reason="not_supported", detail="a MIG slice has no sensor of its own; see its parent card"))
         values["processes"] = self._holders(values.get("processes"), values.pop("graphics", None))

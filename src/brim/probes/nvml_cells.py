@@ -28,6 +28,30 @@ THROTTLES = (
 SOC_WORDS = ("GB10", "N1X", "ORIN", "XAVIER", "THOR", "TEGRA", "JETSON")
 
 
+def raw_of(values: "dict[str, Any]") -> "tuple[Any, ...] | None":
+    """The numbers of one look as a tuple, to tell whether anything has moved since the last one; None where a cell is missing or of a kind not known here."""
+    found: list[Any] = []
+    for field, value in values.items():
+        kind = type(value)
+        if kind is int:
+            found.append(value)
+        elif kind is Missing:
+            return None
+        elif field == "memory":
+            found += (value.total, value.free, value.used, getattr(value, "reserved", None))
+        elif field == "processes":
+            for row in value:
+                found += (row.pid, row.usedGpuMemory)
+            found.append(None)
+        elif field == "utilisation_percent":
+            found.append(value.gpu)
+        elif field == "memory_temperature_c":
+            found += (value[0].nvmlReturn, value[0].value.uiVal)
+        else:
+            return None
+    return tuple(found)
+
+
 def finished(values: "dict[str, Any]") -> "dict[str, Any]":
     """NVML's units and structures turned into ours, in place."""
     memory = values.pop("memory", None)
