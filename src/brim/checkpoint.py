@@ -406,9 +406,10 @@ def _listed(checkpoint: Checkpoint) -> Checkpoint:
     wanted = checkpoint.file_bytes
     best: Checkpoint | None = None
     mixes = [checkpoint.quantisation or "F16", *(["MXFP4_MOE"] if checkpoint.architecture == "gpt-oss" and wanted else [])]  # gpt-oss was trained in MXFP4
-    for tensors, mix in ((tensors, mix) for tensors in variants(checkpoint.metadata) for mix in mixes):
+    helped = (None, True) if wanted else (None,)  # an importance matrix changes some mixes; only the file's size tells
+    for tensors, mix, imatrix in ((tensors, mix, imatrix) for tensors in variants(checkpoint.metadata) for mix in mixes for imatrix in helped):
         try:
-            made = quantise(checkpoint.replace(tensors=tensors, file_bytes=0, caveats=()), mix)
+            made = quantise(checkpoint.replace(tensors=tensors, file_bytes=0, caveats=()), mix, imatrix=imatrix)
         except (KeyError, ValueError):
             return checkpoint
         if best is None or (wanted and abs(made.file_bytes - wanted) < abs(best.file_bytes - wanted)):

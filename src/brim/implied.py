@@ -22,10 +22,19 @@ _TRAITS: dict[str, frozenset[str]] = {
     "gemma2": frozenset(("tied", "post_norms")),
     "gemma3": frozenset(("tied", "post_norms", "head_norms")),
     "phi3": frozenset(("fused",)),  # as published; libllama's own quantiser takes the three apart too
-    "deepseek2": frozenset(("latent",)),
+    "deepseek2": frozenset(("latent", "sigmoid_bias")),
+    "chatglm": frozenset(("fused", "fused_bias")),
+    "glm4": frozenset(("post_norms", "fused_ffn")),
+    "glm4moe": frozenset(("bias", "head_norms", "post_norm_only", "sigmoid_bias")),
+    "command-r": frozenset(("tied", "bare_ffn_norm")),
+    "deci": frozenset(("rope_freqs",)),
+    "minimax-m2": frozenset(("wide_norms", "sigmoid_bias")),
+    "qwen35": frozenset(("head_norms", "delta", "post_norm_only")),
+    "qwen35moe": frozenset(("head_norms", "delta", "post_norm_only", "shared_gate")),
     "gpt-oss": frozenset(("bias", "sinks", "bare_ffn_norm", "expert_bias")),
 }
 _APART = frozenset(("fused_ffn",))
+_SIGMOID = 2  # expert_gating_func: files with it carry a bias for the choice of experts
 MAX_LAYERS, MAX_WIDTH = 512, 1 << 24
 
 
@@ -38,11 +47,11 @@ def variants(metadata: "Mapping[str, Any]") -> "list[tuple[Tensor, ...]]":
     if keys.wanting:
         return []
     made = []
-    for traits in (_TRAITS[arch], _APART) if "fused" in _TRAITS[arch] else (_TRAITS[arch],):
+    for traits in (_TRAITS[arch], _APART) if arch == "phi3" else (_TRAITS[arch],):
         for tied in (True, False) if "tied" in traits else (False, True):
             for factors in (False, True) if "rope_freqs" in traits else (False,):
                 made.append(tuple(_directory(keys, traits, tied=tied, factors=factors)))
-    return made
+    return [] if keys.wanting else made
 
 
 class _Keys:
@@ -54,13 +63,13 @@ class _Keys:
         self.layers = self.count("block_count", most=MAX_LAYERS)
         self.width = self.count("embedding_length")
         self.vocabulary = self.count("vocab_size", self.length("tokenizer.ggml.tokens"), most=1 << 31)
-        self.feed_forward = self.count("feed_forward_length")
+        self.experts = self.count("expert_count", 0)
+        self.feed_forward = self.count("feed_forward_length", 0 if self.experts else None)
         self.heads = self.count("attention.head_count")
         self.kv_heads = self.count("attention.head_count_kv", self.heads)
         natural = self.width // max(self.heads, 1)
         self.key = self.count("attention.key_length", natural)
         self.value = self.count("attention.value_length", natural)
-        self.experts = self.count("expert_count", 0)
         self.expert_width = self.count("expert_feed_forward_length", self.feed_forward)
         self.shared_width = self.count("expert_shared_feed_forward_length", self.count("expert_shared_count", 0) * self.expert_width)
         self.dense = self.count("leading_dense_block_count", 0)
@@ -68,10 +77,22 @@ class _Keys:
     def count(self, key: str, default: int | None = None, most: int = MAX_WIDTH) -> int:
         """A whole number, or the default; neither: the key is wanting."""
         value = self.metadata.get(f"{self.arch}.{key}", default)
+        if isinstance(value, list) and value:  # one value a layer: that of the first, `at` gives the others
+            value = value[0]
         if type(value) is not int or not 0 <= value <= most:
             self.wanting.append(key)
             return 0
         return value
+
+    def at(self, key: str, layer: int, default: int | None = None) -> int:
+        """A whole number of one layer, where the header has a list."""
+        value = self.metadata.get(f"{self.arch}.{key}")
+        if not isinstance(value, list):
+            return self.count(key, default)
+        if layer < len(value) and type(value[layer]) is int and 0 <= value[layer] <= MAX_WIDTH:
+            return int(value[layer])
+        self.wanting.append(key)
+        return 0
 
     def length(self, key: str) -> "int | None":
         """How many entries a stepped-over list had."""
@@ -86,57 +107,98 @@ def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -
     if factors:
         rows.append(("rope_freqs.weight", (k.count("rope.dimension_count", k.key) // 2,)))
     for layer in range(k.layers):
-        block = [*_attention(k, traits), *_feed_forward(k, traits, layer)]
+        block = [*_mixer(k, traits, layer), *_feed_forward(k, traits, layer)]
         rows += [(f"blk.{layer}.{name}", dims) for name, dims in block]
     tensors, offset = [], 0
     for name, dims in rows:
         elements = 1
         for dim in dims:
             elements *= dim
-        dtype = "F32" if len(dims) == 1 or name.endswith(("ffn_gate_inp.weight", ".bias")) else "F16"
+        dtype = "F32" if len(dims) == 1 or name.endswith(("ffn_gate_inp.weight", "ssm_conv1d.weight", ".bias")) else "F16"
         size = ggml_tensor_bytes(dtype, dims)
         tensors.append(Tensor(name=name, dims=dims, dtype=dtype, offset=offset, stored_bytes=size, elements=elements))
         offset += size
     return tensors
 
 
-def _attention(k: _Keys, traits: frozenset[str]) -> "list[tuple[str, tuple[int, ...]]]":
-    rows: list[tuple[str, tuple[int, ...]]] = [("attn_norm.weight", (k.width,))]
-    query, key, value = k.heads * k.key, k.kv_heads * k.key, k.kv_heads * k.value
-    out = k.heads * k.value
-    if "latent" in traits:
-        rank, rope = k.count("attention.kv_lora_rank"), k.count("rope.dimension_count")
-        head_key, head_value = k.count("attention.key_length_mla"), k.count("attention.value_length_mla")
-        rows += [("attn_q.weight", (k.width, k.heads * head_key)), ("attn_kv_a_mqa.weight", (k.width, rank + rope)), ("attn_kv_a_norm.weight", (rank,))]
+def _mixer(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tuple[int, ...]]]":
+    """What stands before the feed-forward: attention, or a gated delta net."""
+    if "delta" not in traits:
+        return _attention(k, traits, layer)
+    interval = k.count("full_attention_interval", 4)
+    if not interval or (layer + 1) % interval == 0:
+        return _attention(k, traits, layer)
+    inner, groups, state, heads = (k.count(f"ssm.{name}") for name in ("inner_size", "group_count", "state_size", "time_step_rank"))
+    mixed = inner + 2 * groups * state
+    return [
+        ("attn_norm.weight", (k.width,)), ("post_attention_norm.weight", (k.width,)), ("attn_qkv.weight", (k.width, mixed)), ("attn_gate.weight", (k.width, inner)),
+        ("ssm_conv1d.weight", (k.count("ssm.conv_kernel"), mixed)), ("ssm_dt.bias", (heads,)), ("ssm_a", (heads,)), ("ssm_beta.weight", (k.width, heads)),
+        ("ssm_alpha.weight", (k.width, heads)), ("ssm_norm.weight", (inner // max(heads, 1),)), ("ssm_out.weight", (inner, k.width)),
+    ]  # fmt: skip
+
+
+def _latent(k: _Keys) -> "tuple[list[tuple[str, tuple[int, ...]]], int]":
+    """Latent attention and the width that it puts out: with `key_length_mla` absorbed, without (files from before April 2025) expanded."""
+    rank, rope, low = k.count("attention.kv_lora_rank"), k.count("rope.dimension_count"), k.count("attention.q_lora_rank", 0)
+    head_key, head_value = k.count("attention.key_length_mla", k.key), k.count("attention.value_length_mla", k.value)
+    rows: list[tuple[str, tuple[int, ...]]] = [("attn_kv_a_mqa.weight", (k.width, rank + rope)), ("attn_kv_a_norm.weight", (rank,))]
+    if low:
+        rows += [("attn_q_a.weight", (k.width, low)), ("attn_q_a_norm.weight", (low,)), ("attn_q_b.weight", (low, k.heads * head_key))]
+    else:
+        rows.append(("attn_q.weight", (k.width, k.heads * head_key)))
+    if f"{k.arch}.attention.key_length_mla" in k.metadata:
         rows += [("attn_k_b.weight", (head_key - rope, rank, k.heads)), ("attn_v_b.weight", (rank, head_value, k.heads))]
-        out = k.heads * head_value
+    else:
+        rows.append(("attn_kv_b.weight", (rank, k.heads * (head_key - rope + head_value))))
+    return rows, k.heads * head_value
+
+
+def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tuple[int, ...]]]":
+    rows: list[tuple[str, tuple[int, ...]]] = [("attn_norm.weight", (k.width,))]
+    heads = k.at("attention.head_count", layer)
+    kv_heads = k.at("attention.head_count_kv", layer, heads)
+    query, key, value = heads * k.key, kv_heads * k.key, kv_heads * k.value
+    out = heads * k.value
+    if not kv_heads:  # a pruned block: one matrix, or nothing
+        return [*rows, ("attn_output.weight", (k.width, k.width))] if heads else []
+    if "latent" in traits:
+        more, out = _latent(k)
+        rows += more
     elif "fused" in traits:
         rows.append(("attn_qkv.weight", (k.width, query + key + value)))
     else:
-        rows += [("attn_q.weight", (k.width, query)), ("attn_k.weight", (k.width, key)), ("attn_v.weight", (k.width, value))]
+        doubled = 2 if "delta" in traits else 1  # queries and their gate
+        rows += [("attn_q.weight", (k.width, doubled * query)), ("attn_k.weight", (k.width, key)), ("attn_v.weight", (k.width, value))]
     rows.append(("attn_output.weight", (out, k.width)))
     if "bias" in traits:
         rows += [("attn_q.bias", (query,)), ("attn_k.bias", (key,)), ("attn_v.bias", (value,))]
     if "sinks" in traits:
         rows += [("attn_output.bias", (k.width,)), ("attn_sinks.weight", (k.heads,)), ("post_attention_norm.weight", (k.width,))]
+    if "fused_bias" in traits:
+        rows.append(("attn_qkv.bias", (query + key + value,)))
     if "head_norms" in traits:
         rows += [("attn_q_norm.weight", (k.key,)), ("attn_k_norm.weight", (k.key,))]
+    if "wide_norms" in traits:
+        rows += [("attn_q_norm.weight", (query,)), ("attn_k_norm.weight", (key,))]
+    if "post_norm_only" in traits:
+        rows.append(("post_attention_norm.weight", (k.width,)))
+    if k.arch == "command-r" and k.layers >= 64:
+        rows += [("attn_q_norm.weight", (k.key, heads)), ("attn_k_norm.weight", (k.key, kv_heads))]
     if "post_norms" in traits:
         rows += [("post_attention_norm.weight", (k.width,)), ("post_ffw_norm.weight", (k.width,))]
     return rows
 
 
 def _feed_forward(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tuple[int, ...]]]":
-    rows: list[tuple[str, tuple[int, ...]]] = [] if "bare_ffn_norm" in traits else [("ffn_norm.weight", (k.width,))]
+    bare = "bare_ffn_norm" in traits or "post_norm_only" in traits
+    rows: list[tuple[str, tuple[int, ...]]] = [] if bare else [("ffn_norm.weight", (k.width,))]
     if not k.experts or layer < k.dense:
+        wide = k.at("feed_forward_length", layer)
+        if not wide:
+            return []
         if "fused" in traits or "fused_ffn" in traits:
-            return [*rows, ("ffn_up.weight", (k.width, 2 * k.feed_forward)), ("ffn_down.weight", (k.feed_forward, k.width))]
-        return [
-            *rows,
-            ("ffn_gate.weight", (k.width, k.feed_forward)),
-            ("ffn_up.weight", (k.width, k.feed_forward)),
-            ("ffn_down.weight", (k.feed_forward, k.width)),
-        ]
+            return [*rows, ("ffn_up.weight", (k.width, 2 * wide)), ("ffn_down.weight", (wide, k.width))]
+        return [*rows, ("ffn_gate.weight", (k.width, wide)), ("ffn_up.weight", (k.width, wide)), ("ffn_down.weight", (wide, k.width))]
     rows.append(("ffn_gate_inp.weight", (k.width, k.experts)))
     for name in ("gate", "up"):
         rows.append((f"ffn_{name}_exps.weight", (k.width, k.expert_width, k.experts)))
@@ -147,6 +209,10 @@ def _feed_forward(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[s
             ("ffn_up_shexp.weight", (k.width, k.shared_width)),
             ("ffn_down_shexp.weight", (k.shared_width, k.width)),
         ]
+    if "shared_gate" in traits:
+        rows.append(("ffn_gate_inp_shexp.weight", (k.width,)))
+    if "sigmoid_bias" in traits and (k.arch != "deepseek2" or k.count("expert_gating_func", 0) == _SIGMOID):
+        rows.append(("exp_probs_b.bias", (k.experts,)))
     if "expert_bias" in traits:
         rows += [("ffn_gate_inp.bias", (k.experts,)), ("ffn_gate_exps.bias", (k.expert_width, k.experts)), ("ffn_up_exps.bias", (k.expert_width, k.experts))]
         rows.append(("ffn_down_exps.bias", (k.width, k.experts)))

@@ -18,7 +18,7 @@ OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-logs
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_logs.json.gz"
 MIB = 1 << 20
 # llama.cpp's newest build number at the turn of each month, for logs that give a date only
-MONTHS = {"2024-04": 2600, "2025-01": 4400, "2025-03": 4800, "2025-04": 5100, "2025-05": 5250, "2025-06": 5600, "2025-07": 5850, "2025-09": 6400}
+MONTHS = {"2024-04": 2600, "2025-01": 4400, "2025-03": 4800, "2025-04": 5100, "2025-05": 5250, "2025-06": 5600, "2025-07": 5850, "2025-09": 6400, "2025-10": 6660, "late 2025": 7100, "2026-05": 9280, "2026-08": 10640, "2026-09": 11000}
 NOT_MODELLED = {
     "turbo": "cache types of a fork (turbo2, turbo3, turbo4)",
     "deepseek4": "its window cache without values and its compressed caches are not modelled",
@@ -39,7 +39,7 @@ def build_of(log):
     build = str(log["build"] or "")
     if build.startswith("b") and build[1:5].isdigit():
         return int(build[1:].split(maxsplit=1)[0])
-    return MONTHS.get(build[:7], 11434)
+    return MONTHS.get(build if build.startswith("late") else build[:7], 11434)
 
 
 def header_of(log):

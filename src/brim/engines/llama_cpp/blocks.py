@@ -6,7 +6,7 @@ Each mirrors the order of operations of one function of src/llama-graph.cpp, lla
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.caches import Cache, Memory
-from brim.engines.llama_cpp.context import Context
+from brim.engines.llama_cpp.context import CACHE_ROWS, F16_MASK, Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
 from brim.engines.llama_cpp.tensor import STATE, WEIGHTS, Graph, T
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -24,7 +24,7 @@ class AttentionInput:
 
     __slots__ = ("cache", "k_ids", "mask", "rot_k", "rot_v", "v_ids")
 
-    def __init__(self, cache: Cache, k_ids: T, v_ids: T | None, mask: T) -> None:
+    def __init__(self, cache: Cache, k_ids: "T | None", v_ids: "T | None", mask: T) -> None:
         self.cache = cache
         self.k_ids = k_ids
         self.v_ids = v_ids
@@ -124,12 +124,23 @@ class Builder:
 
     def attention_input(self, cache: Cache, *, keys_only: bool = False, half: bool = False) -> AttentionInput:
         """Row indices and mask of one cache (`build_attn_inp_kv`); `half` makes the mask f16 without flash attention, too."""
-        flash = self.context.flash or half
+        flash, version = self.context.flash or half, self.context.version
         wide = max((self.hp.width_value(il) for il in range(self.hp.blocks)), default=0)
-        k_ids = g.given("I64", self.tokens)
-        v_ids = None if keys_only else g.given("I64", self.tokens if flash else self.tokens * wide)
-        mask = g.given("F16" if flash else "F32", cache.cells, self.tokens // cache.streams, 1, cache.streams)
-        return AttentionInput(cache, k_ids, v_ids, mask)
+        k_ids = v_ids = None
+        if version >= CACHE_ROWS:
+            k_ids = g.given("I64", self.tokens)
+            v_ids = None if keys_only else g.given("I64", self.tokens if flash else self.tokens * wide)
+        return AttentionInput(cache, k_ids, v_ids, self.mask(cache, half=half))
+
+    def mask(self, cache: Cache, *, half: bool) -> T:
+        """The mask over one cache, f16 with flash attention (`build_attn_inp_kq_mask`)."""
+        rows, narrow = self.tokens // cache.streams, self.context.flash or half
+        if self.context.version >= F16_MASK:
+            return g.given("F16" if narrow else "F32", cache.cells, rows, 1, cache.streams)
+        if self.context.version < CACHE_ROWS:
+            rows = -(-rows // 64) * 64  # GGML_KQ_MASK_PAD
+        made = g.given("F32", cache.cells, rows, 1, cache.streams)
+        return g.cast(made, "F16") if narrow else made
 
     def attend_to(self, *, keys_only: bool = False) -> None:
         """Make the inputs of the caches that this context has."""
@@ -137,6 +148,8 @@ class Builder:
             self.base = self.attention_input(self.memory.base, keys_only=keys_only)
         if self.memory.window is not None:
             self.window = self.attention_input(self.memory.window, keys_only=keys_only)
+        elif self.base is not None and any(self.hp.windowed):  # one cache with a second mask, from before sliding layers had their own
+            self.window = AttentionInput(self.base.cache, self.base.k_ids, self.base.v_ids, self.mask(self.base.cache, half=False))
         if self.memory.base is None and self.memory.window is None:  # a model without a cache: one mask over the micro-batch (`build_attn_inp_no_cache`)
             self.everyone = g.given("F16" if self.context.flash else "F32", self.tokens, self.tokens)
         if self.hp.arch in ("lfm2", "lfm2moe") and self.hp.window_kind:
@@ -248,18 +261,25 @@ class Builder:
         flat = g.reshape(cur, side, count) if g.is_contiguous(cur) else g.cont(cur, side, count)
         return g.reshape(g.mul_mat(matrix, flat), *cur.ne)
 
-    def cache_keys(self, cur: T, ids: T, il: int, cache: "Cache | None" = None) -> T:
+    def cache_keys(self, cur: T, ids: "T | None", il: int, cache: "Cache | None" = None) -> T:
         """Write keys into a layer's cells (`cpy_k`)."""
         store = self.store("k", il, cache)
+        if ids is None:
+            return g.cpy(cur, g.view(store, (g.elements(cur),)))
         rows = g.view(cur, (cur.ne[0] * cur.ne[1], cur.ne[2]), (g.strides(cur)[2],))
         if store.ne[2] > 1:
             store = g.reshape(store, store.ne[0], store.ne[1] * store.ne[2])
         return g.set_rows(store, rows, ids)
 
-    def cache_values(self, cur: T, ids: T, il: int) -> T:
+    def cache_values(self, cur: T, ids: "T | None", il: int) -> T:
         """Write values into a layer's cells, element by element where they are stored transposed (`cpy_v`)."""
         store = self.store("v", il)
         width, tokens = cur.ne[0] * cur.ne[1], cur.ne[2]
+        if ids is None:
+            rows = g.reshape(cur, width, tokens) if g.is_contiguous(cur) else g.cont(cur, width, tokens)
+            if self.context.flash:
+                return g.cpy(rows, g.view(store, (width * tokens,)))
+            return g.cpy(g.transpose(rows), g.view(store, (tokens, width), (_row(store.type, store.ne[1]),)))
         if self.context.flash:
             rows = g.view(cur, (width, tokens), (g.strides(cur)[2],))
             if store.ne[2] > 1:
@@ -317,7 +337,8 @@ class Builder:
         windowed = self.hp.windowed[il] and self.window is not None
         inp = self.window if windowed else self.base
         assert inp is not None
-        if inp.rot_k is not None and inp.v_ids is not None:
+        keys_only = not any(row[2] for row in inp.cache.rows)
+        if inp.rot_k is not None and not keys_only:
             q = self.rotate(q, inp.rot_k)
             k = None if k is None else self.rotate(k, inp.rot_k)
         if inp.rot_v is not None and v is not None:
@@ -328,13 +349,13 @@ class Builder:
                 self.expand(t)
         if k is not None:
             self.expand(self.cache_keys(k, inp.k_ids, il))
-        if v is not None and inp.v_ids is not None:
+        if v is not None and not keys_only:
             self.expand(self.cache_values(v, inp.v_ids, il))
         reads = self.memory.reads[il]
         keys = self.cached_keys(reads, inp.cache)
-        vals = g.view(keys, (values, *keys.ne[1:]), g.strides(keys)[1:]) if inp.v_ids is None else self.cached_values(reads, inp.cache)
+        vals = g.view(keys, (values, *keys.ne[1:]), g.strides(keys)[1:]) if keys_only else self.cached_values(reads, inp.cache)
         cur = self.attend(q, keys, vals, inp.mask if mask is None else mask(inp.mask), sinks=sinks, v_mla=v_mla, soft_cap=soft_cap, bias=bias, il=il)
-        if inp.rot_v is not None and inp.v_ids is not None:
+        if inp.rot_v is not None and not keys_only:
             cur = self.rotate(cur, inp.rot_v)
         return self.project(cur, il, wo) if wo else cur
 

@@ -4,7 +4,7 @@ Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a late
 b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-kv-cache-dsv4.cpp, llama-memory-recurrent.cpp.
 """
 
-from brim.engines.llama_cpp.context import Context
+from brim.engines.llama_cpp.context import NO_VALUES, ROTATED_CACHE, SPLIT_WINDOW, Context
 from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams, Wanting
 from brim.engines.llama_cpp.weights import stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS
@@ -83,6 +83,8 @@ def _attends(hp: Hparams, il: int) -> bool:
 
 def _rotations(hp: Hparams, context: Context, layers: "list[int]") -> tuple[int, int]:
     """Sides of the rotation matrices that a quantised cache brings (`attn_rot_k`, `attn_rot_v`)."""
+    if context.version < ROTATED_CACHE:
+        return 0, 0
     keys = {hp.head_key(il) for il in layers}
     values = {hp.head_value(il) for il in layers}
     rot_k = rot_v = 0
@@ -99,7 +101,8 @@ def _rotations(hp: Hparams, context: Context, layers: "list[int]") -> tuple[int,
 def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[int]") -> Cache:
     """One cache over some layers."""
     widest = 0 if context.flash else max((hp.width_value(il) for il in range(hp.blocks)), default=0)
-    rows = tuple((il, hp.width_key(il), 0 if hp.mla else hp.width_value(il) if context.flash else widest) for il in layers)
+    latent = bool(hp.mla) and context.version >= NO_VALUES
+    rows = tuple((il, hp.width_key(il), 0 if latent else hp.width_value(il) if context.flash else widest) for il in layers)
     rot_k, rot_v = _rotations(hp, context, layers)
     return Cache(name=name, cells=cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)
 
@@ -169,8 +172,9 @@ def remember(hp: Hparams, context: Context) -> Memory:
     if hp.arch in RECURRENT:
         return Memory(state=state)
     owners = [il for il in range(hp.layers) if _attends(hp, il)]
-    base = _cache(hp, context, "base", context.cells, [il for il in owners if not hp.windowed[il]])
-    window = _cache(hp, context, "window", context.window_cells, [il for il in owners if hp.windowed[il]]) if hp.window_kind else None
+    split = bool(hp.window_kind) and context.version >= SPLIT_WINDOW
+    base = _cache(hp, context, "base", context.cells, [il for il in owners if not (split and hp.windowed[il])])
+    window = _cache(hp, context, "window", context.window_cells, [il for il in owners if hp.windowed[il]]) if split else None
     return Memory(base=base, window=window, beside=_indexer(hp, context), state=state, reads=tuple(_read_from(hp, il) for il in range(hp.blocks)))
 
 

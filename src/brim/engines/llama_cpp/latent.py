@@ -5,6 +5,7 @@ Source: src/models/deepseek2.cpp, minicpm3.cpp, plm.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SOFTMAX, Builder
+from brim.engines.llama_cpp.context import ROPE_PART
 from brim.engines.llama_cpp.decoders import rope_factors
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
@@ -65,11 +66,18 @@ def latent_attention(
     each = 4 * (nope + head_v)
     k_nope = g.view(kv, (nope, heads, tokens), (each, each * heads))
     values = g.cont(g.view(kv, (head_v, heads, tokens), (each, each * heads), 4 * nope))
-    queries = g.rope(q, b.positions, factors)
+    queries = g.rope(q, b.positions, factors) if b.context.version >= ROPE_PART else _joined(b, q, nope, factors)
     keys = g.concat(k_nope, g.repeat(k_pe, rope_dim, heads, tokens, 1), 0)
     if temperature is not None:
         queries = g.mul(queries, temperature)
     return b.attention(il, queries, keys, values)
+
+
+def _joined(b: Builder, q: T, nope: int, factors: "T | None") -> T:
+    """Queries put together from their still and their turned part (before `ROPE_PART`)."""
+    nb, (width, heads) = g.strides(q), q.ne[:2]
+    turned = g.rope(g.view(q, (width - nope, heads, b.tokens), nb[1:3], 4 * nope), b.positions, factors)
+    return g.concat(g.view(q, (nope, heads, b.tokens), nb[1:3]), turned, 0)
 
 
 def deepseek2(b: Builder) -> T:

@@ -45,7 +45,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
         return _unpriced(workload, version, hp.detail)
     try:
         context = Context(workload, hp, version)
-        placement = weights.placed(hp, workload, devices, load_mtp=context.load_mtp)
+        placement = weights.placed(hp, workload, devices, load_mtp=context.load_mtp, version=version)
         memory = caches.remember(hp, context)
     except Wanting as why:
         return _unpriced(workload, version, str(why))

@@ -8,7 +8,7 @@ from brim.engines.llama_cpp import caches, graphs
 from brim.engines.llama_cpp.allocator import Label
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
-from brim.engines.llama_cpp.context import Context
+from brim.engines.llama_cpp.context import EVENTS, Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
 from brim.engines.llama_cpp.hparams import Hparams
 from brim.engines.llama_cpp.program import Event, Program, learn
@@ -45,7 +45,7 @@ def _lay_out(
     b = Builder(hp, context, memory, placement, layers, tokens=context.tokens, sequences=context.sequences, outputs=context.outputs)
     b.pinning = b.pinning and pins
     graphs.build(b)
-    scheduler = Scheduler(_cards(placement, context.version), op_offload=context.op_offload, pipeline=pipeline)
+    scheduler = Scheduler(_cards(placement, context.version), op_offload=context.op_offload, pipeline=pipeline, version=context.version)
     sizes, splits = scheduler.measure(b.graph)
     return scheduler, b, sizes, splits
 
@@ -59,7 +59,7 @@ def stays_fused(hp: Hparams, context: Context, memory: Memory, placement: Placem
     graphs.build(b)
     cards = _cards(placement, context.version)
     names = [card.id for card in cards] + [HOST]
-    Scheduler(cards, op_offload=context.op_offload, pipeline=False).assign(b.graph)
+    Scheduler(cards, op_offload=context.op_offload, pipeline=False, version=context.version).assign(b.graph)
     for node in b.graph.nodes:
         if node.op == op:
             if op == "FLASH_ATTN_EXT" and node.backend < len(cards) and flash_kernel(cards[node.backend], node) == "none":
@@ -74,6 +74,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
     made = Reserve()
     many = len(placement.gpus) > 1
     made.pipeline = many and placement.full and context.kv_offload and not placement.overridden and placement.split == "layer"
+    made.pipeline = made.pipeline and all(context.version >= EVENTS.get(device.backend, 1 << 30) for device in placement.gpus)
     layers = tuple(range(hp.depth)) if whole or many else walk(hp, placement)
     made.layers = len(layers)
     scheduler, b, sizes, splits = _lay_out(hp, context, memory, placement, pins=True, pipeline=made.pipeline, layers=layers)

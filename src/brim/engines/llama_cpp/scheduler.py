@@ -5,6 +5,7 @@ Backends are numbered as there: accelerators first, the host last.
 """
 
 from brim.engines.llama_cpp.allocator import Label, Replay
+from brim.engines.llama_cpp.context import LIFETIMES
 from brim.engines.llama_cpp.cuda import Card, batch_of
 from brim.engines.llama_cpp.fusions import keep_alive
 from brim.engines.llama_cpp.tensor import VIEW_OPS, WEIGHTS, Graph, T, nbytes
@@ -28,10 +29,11 @@ class Split:
 class Scheduler:
     """One scheduling of one graph. `cards` are the accelerators; the host has the number after them."""
 
-    def __init__(self, cards: "tuple[Card, ...]", *, op_offload: bool, pipeline: bool) -> None:
+    def __init__(self, cards: "tuple[Card, ...]", *, op_offload: bool, pipeline: bool, version: int) -> None:
         self.cards = cards
         self.host = len(cards)
         self.op_offload = op_offload
+        self.version = version
         self.copies = _PIPELINE_COPIES if pipeline else 1
         self.homes = {card.id: index for index, card in enumerate(cards)}
         self.homes["cpu"] = self.host
@@ -216,7 +218,7 @@ class Scheduler:
 
     def _lifetimes(self, split: Split) -> "dict[int, list[T]]":
         """Nodes that do nothing but keep others alive, by the node they follow."""
-        if split.backend == self.host:
+        if split.backend == self.host or self.version < LIFETIMES:
             return {}
         until: dict[int, list[T]] = {}
         for tensors, node in keep_alive(split.nodes):

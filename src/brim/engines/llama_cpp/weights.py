@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import re
 
 HOST = "cpu"
+OUTPUT_FIRST = 7490  # with fewer layers on cards than the model has, the output layer is among them (PR 18148, December 2025)
 _EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _ON_HOST = ("token_embd.weight", "position_embd.weight", "token_types.weight", "per_layer_token_embd.weight")
 _WITH_LAYERS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
@@ -64,11 +65,12 @@ def accelerators(workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]") -> 
     return gpus
 
 
-def _layer_device(gpus: "tuple[DeviceSpec, ...]", workload: LlamaWorkload, blocks: int) -> "list[str]":
+def _layer_device(gpus: "tuple[DeviceSpec, ...]", workload: LlamaWorkload, blocks: int, version: int) -> "list[str]":
     """The device of each block and, last, of the output layer (`get_layer_buft_list`)."""
     asked = workload.gpu_layers
     count = blocks + 1 if asked is None or asked < 0 else asked
-    start, active = max(blocks + 1 - count, 0), min(count, blocks + 1) if gpus else 0
+    last = blocks + 1 if version >= OUTPUT_FIRST else blocks  # the output layer goes to a card first; before, when all blocks have
+    start, active = max(last - count, 0), min(count, blocks + 1) if gpus else 0
     shares = [float(share) for share in workload.tensor_split[: len(gpus)]]
     shares += [0.0] * (len(gpus) - len(shares))
     if not any(shares):
@@ -124,11 +126,11 @@ def _buffer_device(where: str, gpus: "tuple[DeviceSpec, ...]") -> str:
     return HOST
 
 
-def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool = False) -> Placement:
+def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool = False, version: int = OUTPUT_FIRST) -> Placement:
     """Put every tensor of the file on its device. Blocks of next-token heads are skipped unless they are asked for."""
     made = Placement()
     gpus = made.gpus = accelerators(workload, devices)
-    placed = _layer_device(gpus, workload, hp.blocks)
+    placed = _layer_device(gpus, workload, hp.blocks, version)
     made.layers, made.output = placed[:-1], placed[-1]
     asked = workload.gpu_layers
     made.full = bool(gpus) and (asked is None or asked < 0 or asked > hp.blocks)
@@ -178,15 +180,15 @@ def _homes(hp: Hparams, made: Placement, name: str, with_layers: "tuple[str, ...
 _PLACED: "list[tuple[Hparams, tuple[object, ...], Placement]]" = []
 
 
-def placed(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool) -> Placement:
+def placed(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool, version: int) -> Placement:
     """`place`, remembered for the last few: a search over contexts asks for the same placement again and again."""
     key = (
-        workload.split_mode, workload.main_gpu, workload.gpu_layers, workload.tensor_split, workload.override_tensors, workload.cpu_experts, devices, load_mtp, workload.mmap is not False,
+        workload.split_mode, workload.main_gpu, workload.gpu_layers, workload.tensor_split, workload.override_tensors, workload.cpu_experts, devices, load_mtp, workload.mmap is not False, version >= OUTPUT_FIRST,
     )  # fmt: skip
     for known, asked, found in _PLACED:
         if known is hp and asked == key:
             return found
-    found = place(hp, workload, devices, load_mtp=load_mtp)
+    found = place(hp, workload, devices, load_mtp=load_mtp, version=version)
     _PLACED.insert(0, (hp, key, found))
     del _PLACED[4:]
     return found
