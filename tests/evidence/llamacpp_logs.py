@@ -1,31 +1,45 @@
-"""Writes docs/evidence/llamacpp-logs.md: public llama.cpp logs beside the price of their caches and states. Run: `python -m tests.evidence.llamacpp_logs`.
+"""Writes docs/evidence/llamacpp-logs.md: public llama.cpp logs beside the price of their run. Run: `python -m tests.evidence.llamacpp_logs`.
 
-A log gives widths, not tensors; so caches, recurrent state and the output buffer are compared, whose price needs the header alone.
+A log gives widths and settings. Its caches, recurrent state and output buffer are priced from the header alone; weights and compute buffers from the tensor directory that
+`brim` itself makes of a shape file without one (header and file type), opened as a user would open it.
 """
 
 import gzip
 import json
+import statistics
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
 
+from brim.checkpoint import open_checkpoint
 from brim.engines.llama_cpp import price
-from brim.facts.model import Checkpoint, Tensor
+from brim.facts.device import DeviceSpec
 from brim.facts.workload import LlamaWorkload
-from brim.values import Missing
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-logs.md"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_logs.json.gz"
 MIB = 1 << 20
-# llama.cpp's newest build number at the turn of each month, for logs that give a date only
-MONTHS = {"2024-04": 2600, "2025-01": 4400, "2025-03": 4800, "2025-04": 5100, "2025-05": 5250, "2025-06": 5600, "2025-07": 5850, "2025-09": 6400, "2025-10": 6660, "late 2025": 7100, "2026-05": 9280, "2026-08": 10640, "2026-09": 11000}
+# llama.cpp's newest build number around the middle of each month, for logs that give a date only
+MONTHS = {"2024-04": 2600, "2025-01": 4400, "2025-03": 4800, "2025-04": 5100, "2025-05": 5250, "2025-06": 5600, "2025-07": 5850, "2025-09": 6400, "2025-10": 6660, "late 2025": 7100,
+          "2026-05": 9280, "2026-08": 10640, "2026-09": 11000}  # fmt: skip
 NOT_MODELLED = {
     "turbo": "cache types of a fork (turbo2, turbo3, turbo4)",
-    "deepseek4": "its window cache without values and its compressed caches are not modelled",
+    "deepseek4": "the log's widths are not those of a header: its compressed caches follow in lines that the excerpt lacks",
     "qwen4exp": "its second cache for an indexer is not modelled",
 }
-EXPLAINED = {"file-gemma2-2b-rocm-2seq-fullswa": "differs: ollama keeps embeddings beside the logits, 2304 values a slot"}
 PATTERNS = {"gpt-oss": 2, "gemma2": 2, "gemma3": 6, "gemma4": 6}
+# what a log prints for general.file_type → the mix
+MIXES = {"Q4_K - Medium": "Q4_K_M", "Q5_K - Medium": "Q5_K_M", "Q3_K - Medium": "Q3_K_M", "Q2_K - Medium": "Q2_K", "Q4_K - Small": "Q4_K_S", "Q5_K - Small": "Q5_K_S", "Q8_0": "Q8_0", "Q6_K": "Q6_K",
+         "BF16": "BF16", "F16": "F16", "IQ4_XS - 4.25 bpw": "IQ4_XS", "IQ3_XXS - 3.0625 bpw": "IQ3_XXS", "MXFP4 MoE": "MXFP4_MOE"}  # fmt: skip
+BACKENDS = {"CUDA": "cuda", "ROCm": "rocm", "Vulkan": "vulkan", "SYCL": "sycl", "Metal": "metal", "OpenCL": "opencl", "RPC": "rpc"}
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+EXPLAINED = {
+    ("file-gemma2-2b-rocm-2seq-fullswa", "output"): "ollama keeps embeddings beside the logits, 2304 values a slot",
+    ("ollama12403-80layer-49kv", "output"): "ollama keeps embeddings beside the logits, 8192 values a slot",
+    ("ik357-qwen3-235b-a22b-128k-c16384-ub512-l2381", "compute"): "a build with a BLAS backend (it has a CPU buffer beside CUDA_Host): BLAS multiplies the output matrix on the host, so CUDA copies expert matrices only",
+    ("file-dsv2lite-opencl-4k", "compute"): "the log gives no width of the experts",
+}  # fmt: skip
 
 
 @cache
@@ -35,11 +49,16 @@ def logs():
 
 
 def build_of(log):
-    """The build number: from the log, else from the month."""
+    """The build number: from the log, else from the month; None where the log names neither."""
     build = str(log["build"] or "")
     if build.startswith("b") and build[1:5].isdigit():
         return int(build[1:].split(maxsplit=1)[0])
-    return MONTHS.get(build if build.startswith("late") else build[:7], 11434)
+    return MONTHS.get(build if build.startswith("late") else build[:7])
+
+
+def is_fork(log):
+    """Whether the engine is one whose graphs are its own."""
+    return log["engine"].startswith("ik_") or "fork" in log["engine"]
 
 
 def header_of(log):
@@ -56,15 +75,18 @@ def header_of(log):
     put("attention.head_count", heads)
     for key in ("key_length", "value_length"):
         put(f"attention.{key}", hp[key])
-    for key in ("expert_count", "expert_used_count", "nextn_predict_layers"):
+    for key in ("expert_count", "expert_used_count", "nextn_predict_layers", "expert_feed_forward_length", "leading_dense_block_count"):
         put(key, hp.get(key))
-    put("attention.sliding_window", hp.get("sliding_window"))
+    for key in ("sliding_window", "kv_lora_rank", "q_lora_rank"):
+        put(f"attention.{key}", hp.get(key))
+    put("rope.dimension_count", hp.get("rope_dimension_count"))
     ssm = hp.get("ssm") or {}
     for key in ("conv_kernel", "inner_size", "state_size", "group_count", "time_step_rank"):
         put(f"ssm.{key}", ssm.get(key))
     put("full_attention_interval", hp.get("full_attention_interval"))
     if arch == "deci" and hp.get("attention_layers"):
         kv_heads = [kv_heads] * hp["attention_layers"] + [0] * (blocks - hp["attention_layers"])
+        put("attention.head_count", [heads if kv else 0 for kv in kv_heads])
     if arch == "deepseek2":
         kv_heads = _latent(log, put)
     if "n_embd_k_gqa_full" in hp:
@@ -81,6 +103,10 @@ def _latent(log, put):
     """The deepseek2 layouts: a head's own keys and values, or the latent row with or without a second copy."""
     hp, run = log["hparams"], log["run"]
     mode = run.get("mla_attn")
+    put("rope.dimension_count", hp.get("rope_dimension_count") or 64)
+    put("attention.kv_lora_rank", hp.get("kv_lora_rank") or 512)
+    if hp["expert_count"] == 256:
+        put("expert_gating_func", 2)  # as the converter writes it for the choice of experts with a bias
     if not mode and hp["n_embd_k_gqa"] not in (512, 576):
         return hp["head_count"]
     rank, turned = hp.get("kv_lora_rank") or 512, hp.get("rope_dimension_count") or 64
@@ -106,27 +132,67 @@ def _gemma4(hp, put):
     return 1
 
 
-def priced(log):
-    """MiB by part of the price of the log's run."""
-    meta, run = header_of(log)
-    arch = log["arch"]
-    embedding = Tensor(
-        name="token_embd.weight", dims=(meta[f"{arch}.embedding_length"], meta[f"{arch}.vocab_size"]), dtype="F16", offset=0, stored_bytes=0, elements=0
-    )
-    made = Checkpoint(form="gguf", source="log", name=log["id"], architecture=arch, metadata=meta, tensors=(embedding,), file_bytes=0, shape=Missing(reason="not_supported"))  # fmt: skip
-    notes = str(run.get("other_flags") or "")
-    flash = run.get("flash_attn")
-    asked = LlamaWorkload(
+def opened(log):
+    """The checkpoint of the shape file that the log makes: header, file type and size; the number of shared experts is the one that gives the log's parameters."""
+    meta, _ = header_of(log)
+    arch, weights = log["arch"], log["weights"]
+    made = []
+    for shared in (1, 2) if arch in ("deepseek2", "glm4moe") else (0,):
+        words = {**meta, f"{arch}.expert_shared_count": shared} if shared else meta
+        if arch == "glm4moe":
+            words.setdefault(f"{arch}.leading_dense_block_count", 1)
+            words.setdefault(f"{arch}.expert_feed_forward_length", words[f"{arch}.feed_forward_length"] // 8)
+        shape = {"name": log["id"], "file_type": MIXES.get(weights["file_type"], "F16"), "metadata": words}
+        if weights["file_size_gib"]:
+            shape["weights_bytes"] = int(weights["file_size_gib"] * (1 << 30))
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(shape, file)
+            file.flush()
+            made.append(open_checkpoint(file.name))
+    wanted = (weights["params_b"] or 0) * 1e9
+    return min(made, key=lambda one: abs(sum(tensor.elements for tensor in one.tensors) - wanted)) if wanted else made[0]
+
+
+def cards_of(log):
+    """The accelerators that the log names, in its order of numbers."""
+    names = {name for part in ("model", "kv", "compute") for name in log["observed_mib"].get(part) or {}}
+    names = sorted((name for name in names if name.rstrip("0123456789") in BACKENDS and "Host" not in name), key=lambda name: (len(name), name))
+    made = []
+    for name in names:
+        word = name.rstrip("0123456789")
+        backend = BACKENDS[word]
+        made.append((name, DeviceSpec(id=f"{backend}:{name[len(word):] or 0}", backend=backend, total_bytes=80 << 30, free_bytes=80 << 30)))
+    return made
+
+
+def workload_of(log, cards):
+    """The run in the program's words. What the log does not say about the split is read from the caches' lines: they follow their layers."""
+    run, notes = log["run"], str(log["run"].get("other_flags") or "")
+    build, flash = build_of(log) or 11434, run.get("flash_attn")
+    quantised = (run.get("type_v") or "f16") not in ("f16", "f32", "bf16")
+    on = flash is True or (isinstance(flash, str) and "enabled" in flash) or (quantised and flash is None)
+    mode, latent = run.get("mla_attn"), log["arch"] == "deepseek2"
+    held = log["observed_mib"].get("kv") or {}
+    layers, shares = run.get("n_gpu_layers"), ()
+    if cards and held and all(name in held for name, _ in cards) and len(cards) > 1:
+        shares = tuple(held[name] for name, _ in cards)
+    if layers is None and cards and held.get("CPU") and "total" not in held:
+        layers = round(log["hparams"]["block_count"] * (1 - held["CPU"] / sum(held.values()))) + (1 if "RPC" in cards[0][0] and False else 0)
+    patterns = ()
+    if "-ot blk" in notes and "ffn.*=CPU" in notes:
+        patterns = ((notes.split("-ot ")[1].split("=CPU")[0], "CPU"),)
+    elif any(word in notes for word in ("experts on CPU", "-cmoe", "exps=CPU")):
+        patterns = ((EXPERTS, "CPU"),)
+    return LlamaWorkload(
+        program="llama-server" if build >= 9464 else "llama-cli",
         ctx=run["n_ctx"], slots=run.get("n_seq_max") or 1, batch=max(run.get("n_batch") or 2048, run.get("n_ubatch") or 512), ubatch=run.get("n_ubatch") or 512, kv_unified=run.get("kv_unified"),
-        ctk=run.get("type_k") or "f16", ctv=(run.get("type_k") if arch == "deepseek2" and run.get("mla_attn") in (2, 3) else run.get("type_v")) or "f16",
-        flash_attn="off" if (flash is False or (flash is None and build_of(log) < 6300)) and (run.get("type_v") or "f16") in ("f16", "f32", "bf16") else "on",
+        ctk=run.get("type_k") or "f16", ctv=(run.get("type_k") if latent and mode in (2, 3) else run.get("type_v")) or "f16",
+        flash_attn="on" if on else "off" if flash is False or build < 6325 else None,
         swa_full="full-size SWA" in notes or log["engine"] == "ik_llama.cpp", rollback_rows=2 if "rs_seq=2" in notes else 0,
+        gpu_layers=layers, override_tensors=patterns, tensor_split=shares, split_mode="row" if "row" in notes else None, mmap="--no-mmap" not in notes,
+        embeddings=True if sum((log["observed_mib"].get("output") or {"": 1}).values()) == 0 else None,
+        pooling="mean" if sum((log["observed_mib"].get("output") or {"": 1}).values()) == 0 else None,
     )  # fmt: skip
-    plan = price(made, asked, (), version=build_of(log))
-    found = {}
-    for part in plan.parts:
-        found[part.name] = found.get(part.name, 0.0) + part.bytes.likely / MIB
-    return found, plan.missing
 
 
 def observed(log, *names):
@@ -139,15 +205,30 @@ def observed(log, *names):
     return total
 
 
+@cache
+def _headed(index):
+    """The plan of a log from its header alone, as MiB by part. A fork that keeps latent rows only is priced by the rules of builds that do."""
+    log = logs()[index]
+    checkpoint = opened(log).replace(tensors=())
+    version = build_of(log) or 11434
+    if log["engine"] == "ik_llama.cpp" and log["run"].get("mla_attn") in (2, 3):
+        version = 11434
+    plan = price(checkpoint, workload_of(log, []), (), version=version)
+    found = {}
+    for part in plan.parts:
+        found[part.name] = found.get(part.name, 0.0) + part.bytes.likely / MIB
+    return found, plan.missing
+
+
 def compare():
-    """(log, part, priced, observed, verdict) of every figure that can be compared."""
-    for log in logs():
+    """(log, part, priced, observed, verdict) of every cache, state and output buffer that can be compared."""
+    for index, log in enumerate(logs()):
         seen = {"cache": observed(log, "kv", "kv_swa"), "state": observed(log, "recurrent"), "output": observed(log, "output")}
         words = f"{log['arch']} {log['run'].get('type_k')} {log['run'].get('type_v')}"
         unknown = next((why for key, why in NOT_MODELLED.items() if key in words), "")
         if log["run"].get("n_ctx") is None:
             unknown = unknown or "the log gives no context length"
-        found, missing = ({}, ()) if unknown else priced(log)
+        found, missing = ({}, ()) if unknown else _headed(index)
         names = {"cache": ("kv_cache", "kv_cache_swa"), "state": ("recurrent_state",), "output": ("output_buffer",)}
         for part, figure in seen.items():
             if not figure:
@@ -161,21 +242,145 @@ def compare():
             counted = names[part][:1] if part == "cache" and "kv_swa" not in log["observed_mib"] and log["engine"] != "ik_llama.cpp" else names[part]
             value = sum(found.get(name, 0.0) for name in counted)
             devices = max(len(log["observed_mib"].get({"cache": "kv", "state": "recurrent", "output": "output"}[part]) or {}), 1)
-            yield log, part, value, figure, "equal" if abs(value - figure) <= 0.011 * devices else EXPLAINED.get(log["id"], "differs")
+            verdict = "equal" if abs(value - figure) <= 0.011 * devices else "differs"
+            yield log, part, value, figure, verdict if verdict == "equal" else EXPLAINED.get((log["id"], part), verdict)
+
+
+def lacking(log, checkpoint):
+    """Why a log's compute buffers cannot be priced from what it says; "" where they can."""
+    run, hp = log["run"], log["hparams"]
+    if build_of(log) is None:
+        return "the log names no build"
+    if run.get("n_ctx") is None:
+        return "the log gives no context length"
+    if log["arch"] in NOT_MODELLED or "turbo" in str(run.get("type_k")):
+        return NOT_MODELLED.get(log["arch"], NOT_MODELLED["turbo"])
+    if not hp.get("embedding_length") or not hp.get("vocab_size") and log["arch"] != "llama":
+        return "the log gives no width of the embedding or no vocabulary"
+    if hp.get("expert_count") and not hp.get("expert_feed_forward_length") and log["arch"] != "glm4moe":
+        return "the log gives no width of the experts"
+    if not hp.get("expert_count") and not hp.get("feed_forward_length"):
+        return "the log gives no width of the feed-forward"
+    if not checkpoint.tensors:
+        return f"no table says which tensors {log['arch']} has"
+    return ""
+
+
+def _same_file(log, checkpoint):
+    """Why the made directory is not the log's file; "" where type and size agree."""
+    weights = log["weights"]
+    if weights["file_type"] not in MIXES:
+        return "no file type that llama-quantize makes" if weights["file_type"] else "the log gives no file type"
+    size = (weights["file_size_gib"] or 0) * (1 << 30)
+    held = sum(tensor.stored_bytes for tensor in checkpoint.tensors)
+    return "" if size and abs(held - size) <= size / 1000 else f"a mix of its own: {held / (1 << 30):.2f} GiB by llama-quantize's rule, {weights['file_size_gib']} GiB by the log"
+
+
+def placed(log):
+    """What a log's devices hold beside the price: {"why": …} or {"rows": [(device, part, priced, logged)], "weights": why the weights are left out}."""
+    checkpoint = opened(log)
+    why = lacking(log, checkpoint)
+    if why:
+        return {"why": why}
+    cards = cards_of(log)
+    unlike = _same_file(log, checkpoint)
+    slow = any(t.dims[0] * (t.dims[1] if len(t.dims) > 1 else 1) for t in ()) or False
+    host_weights = log["run"].get("n_gpu_layers") is not None and log["run"]["n_gpu_layers"] <= log["hparams"]["block_count"] and bool(cards)
+    if unlike and (host_weights or slow):
+        return {"why": f"{unlike}, and matrices of the host are copied to the card as they are stored"}
+    plan = price(checkpoint, workload_of(log, cards), tuple(spec for _, spec in cards), version=build_of(log))
+    if plan.missing:
+        return {"why": plan.missing[0]}
+    rows = []
+    cut = "more)" in str(log["run"].get("other_flags") or "")
+    told = unlike or ("the log cuts its tensor overrides short" if cut else "")
+    homes = {spec.id: name for name, spec in cards}
+    for part, names in (("compute", ("compute_buffer",)), ("kv", ("kv_cache",)), ("kv_swa", ("kv_cache_swa",)), ("recurrent", ("recurrent_state",)), ("model", ("weights",))):
+        if part == "model" and told:
+            continue
+        given = log["observed_mib"].get(part) or {}
+        for device in [*homes, "cpu"]:
+            logged = given.get(homes[device]) if device != "cpu" else _host(log, part, given)
+            if logged is None:
+                continue
+            value = sum(one.bytes.likely for one in plan.parts if one.device == device and one.name in names) / MIB
+            rows.append((homes.get(device, "host"), part, value, logged))
+    return {"rows": rows, "weights": told}
+
+
+def _host(log, part, given):
+    """A log's figure for host memory: the buffers that are not a card's; mapped weights are a span of the file and no sum where a card holds some."""
+    names = [name for name in given if "Host" in name or name.startswith(("CPU", "AMX", "host"))]
+    if part == "model" and cards_of(log) and any("Mapped" in name for name in names) and len(given) > len(names):
+        return None
+    if part == "model" and any(name.startswith(("CPU_AARCH64", "AMX")) for name in names):
+        return None
+    return sum(given[name] for name in names) if names else None
+
+
+def totals():
+    """(index, log, device, priced, logged, parts, weights) of each device of each log of llama.cpp, ollama and the like; priced is None (and parts the reason) where it cannot be told."""
+    for index, log in enumerate(logs()):
+        if is_fork(log) or not (log["observed_mib"].get("compute") or log["observed_mib"].get("model")):
+            continue
+        found = placed(log)
+        if "why" in found or not any(part == "compute" for _, part, _, _ in found["rows"]):
+            yield index, log, "", None, None, found.get("why", "the log gives no compute buffer"), ""
+            continue
+        for device in dict.fromkeys(row[0] for row in found["rows"]):
+            rows = [row for row in found["rows"] if row[0] == device]
+            if any(row[1] == "compute" for row in rows):
+                yield index, log, device, sum(row[2] for row in rows), sum(row[3] for row in rows), "+".join(row[1] for row in rows), found["weights"]
+
+
+def off(value, logged):
+    """The relative error in percent."""
+    return 100 * (value - logged) / logged
+
+
+def _ninety_fifth(errors):
+    return sorted(errors)[max(0, -(-95 * len(errors) // 100) - 1)]
+
+
+def _figures(rows, title):
+    errors = [abs(off(value, logged)) for *_, value, logged, _parts, _weights in rows]
+    if not errors:
+        return f"- {title}: none."
+    return f"- {title}: {len(errors)} devices, median {statistics.median(errors):.2f} %, p95 {_ninety_fifth(errors):.2f} %, worst {max(errors):.2f} %."
+
+
+def _totals_table():
+    rows = list(totals())
+    told = [row for row in rows if row[3] is not None]
+    cards = [row for row in told if row[2] != "host"]
+    lines = ["## Device totals", "", "Weights, caches, state and compute buffer of each device, as far as the log gives them. Logs with an even place in the golden set were developed on; those with an odd place were only reported.", ""]  # fmt: skip
+    for title, part in (("all", None), ("developed on (even)", 0), ("untouched (odd)", 1)):
+        lines.append(_figures([row for row in cards if part is None or row[0] % 2 == part], f"cards, {title}"))
+        lines.append(_figures([row for row in told if part is None or row[0] % 2 == part], f"cards and host, {title}"))
+    lines += ["", "| # | Log | Build | Device | Parts | Priced MiB | Logged MiB | Off | |", "|---|---|---|---|---|---|---|---|---|"]
+    for index, log, device, value, logged, parts, weights in rows:
+        build = f"{log['engine']} {log['build']}"
+        if value is None:
+            lines.append(f"| {index} | {log['id']} | {build} | – | – | – | – | – | cannot be told: {parts} |")
+            continue
+        error = off(value, logged)
+        why = EXPLAINED.get((log["id"], "compute"), "not explained") if abs(error) > 3 else f"without weights: {weights}" if weights and device != "host" else ""
+        lines.append(f"| {index} | {log['id']} | {build} | {device} | {parts} | {value:.2f} | {logged:.2f} | {error:+.2f} % | {why} |")
+    return lines
 
 
 def main():
     rows = list(compare())
     lines = [
         "# Public llama.cpp logs beside the price", "", f"Generated by `python -m tests.evidence.llamacpp_logs` ({time.strftime('%Y-%m-%d')}); do not edit.", "",
-        f"{len(logs())} public logs (issues, discussions, kept logs) of llama.cpp, ik_llama.cpp and ollama builds from 2024 to 2026. They give widths and settings, not tensors: caches, recurrent state and output buffer",
-        "are compared to the printed digits, over all devices; compute buffers and weights need the tensors and are held by the measured loads (llamacpp-allocations.md).", "",
+        f"{len(logs())} public logs (issues, discussions, kept logs) of llama.cpp, ik_llama.cpp and ollama builds from 2024 to 2026. They give widths and settings, no tensors. Caches, recurrent state and output buffer",
+        "are compared to the printed digits, over all devices; device totals from the directory that brim makes of header and file type, priced by the rules of the log's build.", "",
     ]  # fmt: skip
     for part in ("cache", "state", "output"):
         of = [row for row in rows if row[1] == part]
         equal, asked = sum(row[4] == "equal" for row in of), sum(row[2] is not None for row in of)
         lines.append(f"- {part}: {equal} of {asked} equal ({100 * equal / max(asked, 1):.1f} %); {len(of) - asked} cannot be told.")
-    lines += ["", "| Log | Build | Part | Priced MiB | Logged MiB | |", "|---|---|---|---|---|---|"]
+    lines += ["", *_totals_table(), "", "## Caches, state and output buffer", "", "| Log | Build | Part | Priced MiB | Logged MiB | |", "|---|---|---|---|---|---|"]
     for log, part, value, figure, verdict in rows:
         lines.append(f"| {log['id']} | {log['engine']} {log['build']} | {part} | {'–' if value is None else f'{value:.2f}'} | {figure:.2f} | {verdict} |")
     OUT.parent.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,10 @@ SPLIT_WINDOW = 5435  # sliding layers have a cache of their own (PR 13194, 20 Ma
 GATED_UNITS = 5780  # gate, activation and product are one operation (PR 14158, 29 June 2025)
 CACHE_ROWS = 6075  # caches are written row by row, with the rows' numbers as inputs (PR 14959, 2 August 2025); before, copied into views
 FLASH_AUTO = 6325  # flash attention defaults to auto (PR 15434, August 2025); before, to off
+POOLED_BY_SEQUENCE = 6165  # means are taken with a matrix of one row a sequence (not in b5310); before, of one row a token
 EARLY_CHOICE = 6570  # experts' weights are settled before the experts run (PR 16130, September 2025)
 PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
+AUTO_SLOTS = 6925  # llama-server starts with four slots on a unified cache (PR 16736, 2 November 2025); before, with one
 SWA_PADDING_256 = 7030  # the sliding window's cache padded to 256 (issue 17037, November 2025)
 EMBEDDING_INPUT = 7720  # token rows and embedding rows are both built whatever the batch holds (PRs 18550 and 18599, January 2026)
 NO_VALUES = 7834  # a latent cache keeps no copy of the values (PR 19067, 24 January 2026)
@@ -69,7 +71,9 @@ class Context:
         self.program = workload.program
         server = workload.program == "llama-server"
         slots, unified = workload.slots, workload.kv_unified
-        if slots is None or slots < 0:
+        if slots is None and version < AUTO_SLOTS:
+            slots = 1
+        elif slots is None or slots < 0:
             slots, unified = (4, True) if server and unified is None else (1 if slots is None else 4, unified)
         self.sequences = max(1, slots)
         self.unified = bool(unified) or version < CACHE_ROWS  # streams need caches that are written row by row

@@ -5,7 +5,7 @@ Source: src/llama-graph.cpp `build_inp_embd`, `build_pooling`, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
-from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT
+from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, POOLED_BY_SEQUENCE
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
@@ -59,7 +59,7 @@ def pool(b: Builder) -> None:
     if hidden is None or not b.context.embeddings or kind == "none":
         return
     if kind == "mean" or (kind == "rank" and b.hp.arch == "modern-bert"):
-        cur = g.mul_mat(g.cont(g.transpose(hidden)), g.given("F32", b.tokens, b.sequences))
+        cur = g.mul_mat(g.cont(g.transpose(hidden)), g.given("F32", b.tokens, b.sequences if b.context.version >= POOLED_BY_SEQUENCE else b.tokens))
     else:
         cur = g.get_rows(hidden, g.given("I32", b.sequences))
     if kind == "rank":

@@ -72,6 +72,9 @@ _UNMODELLED = frozenset(
 )  # fmt: skip
 
 
+REMEMBERED = frozenset(_WINDOWS) | RECURRENT | HYBRID | CACHELESS  # architectures whose memory is known here whether their graph is or not
+
+
 def block_of(name: str) -> "tuple[int, str] | None":
     """(block, what is left of the name) of a tensor that belongs to a block; T5 names its encoder's and decoder's blocks apart (`enc.` and `dec.` lead what is left)."""
     side = name[:4] if name.startswith(("enc.blk.", "dec.blk.")) else ""
@@ -131,8 +134,6 @@ class Hparams:
         self.meta = checkpoint.metadata
         self.arch = str(checkpoint.architecture or self.meta.get("general.architecture", ""))
         self.tensors = {tensor.name: (tensor.dims, tensor.dtype) for tensor in checkpoint.tensors}
-        if not self.tensors:
-            raise Wanting("the file lists no tensors")
         check(checkpoint, self.arch)
         if self.arch in _UNMODELLED:
             raise Wanting(f"the memory of architecture {self.arch!r} is not modelled yet")

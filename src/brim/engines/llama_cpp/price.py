@@ -49,14 +49,20 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
         memory = caches.remember(hp, context)
     except Wanting as why:
         return _unpriced(workload, version, str(why))
-    if not graphs.known(hp.arch):
+    graphed = graphs.known(hp.arch)
+    if not graphed and hp.arch not in hparams.REMEMBERED:
         return _unpriced(workload, version, f"the compute graph of architecture {hp.arch!r} is not modelled yet")
     reserved = None
     missing: tuple[str, ...] = ()
-    try:
-        memory, reserved = reserve.remembered(hp, context, placement)
-    except Wanting as why:
-        missing = (f"compute buffers: {why}",)
+    if not hp.tensors:
+        missing = ("weights and compute buffers: the file lists no tensors, only caches, states and the output buffer follow from its header",)
+    elif not graphed:
+        missing = (f"compute buffers: the compute graph of architecture {hp.arch!r} is not modelled yet",)
+    else:
+        try:
+            memory, reserved = reserve.remembered(hp, context, placement)
+        except Wanting as why:
+            missing = (f"compute buffers: {why}",)
     parts = [*_weights(hp, placement), *_caches(hp, context, memory, placement)]
     if reserved is not None:
         parts += _compute(hp, context, reserved, placement)
