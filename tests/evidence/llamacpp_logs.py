@@ -14,6 +14,7 @@ from pathlib import Path
 
 from brim.checkpoint import open_checkpoint
 from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp.weights import OUTPUT_FIRST
 from brim.facts.device import DeviceSpec
 from brim.facts.workload import LlamaWorkload
 
@@ -29,16 +30,15 @@ NOT_MODELLED = {
     "qwen4exp": "its second cache for an indexer is not modelled",
 }
 PATTERNS = {"gpt-oss": 2, "gemma2": 2, "gemma3": 6, "gemma4": 6}
+OLLAMA = 7437  # the llama.cpp that ollama carried in the first half of 2026 (Makefile.sync: ec98e2002, 16 December 2025)
 # what a log prints for general.file_type → the mix
 MIXES = {"Q4_K - Medium": "Q4_K_M", "Q5_K - Medium": "Q5_K_M", "Q3_K - Medium": "Q3_K_M", "Q2_K - Medium": "Q2_K", "Q4_K - Small": "Q4_K_S", "Q5_K - Small": "Q5_K_S", "Q8_0": "Q8_0", "Q6_K": "Q6_K",
          "BF16": "BF16", "F16": "F16", "IQ4_XS - 4.25 bpw": "IQ4_XS", "IQ3_XXS - 3.0625 bpw": "IQ3_XXS", "MXFP4 MoE": "MXFP4_MOE"}  # fmt: skip
 BACKENDS = {"CUDA": "cuda", "ROCm": "rocm", "Vulkan": "vulkan", "SYCL": "sycl", "Metal": "metal", "OpenCL": "opencl", "RPC": "rpc"}
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 EXPLAINED = {
-    ("file-gemma2-2b-rocm-2seq-fullswa", "output"): "ollama keeps embeddings beside the logits, 2304 values a slot",
-    ("ollama12403-80layer-49kv", "output"): "ollama keeps embeddings beside the logits, 8192 values a slot",
     ("ik357-qwen3-235b-a22b-128k-c16384-ub512-l2381", "compute"): "a build with a BLAS backend (it has a CPU buffer beside CUDA_Host): BLAS multiplies the output matrix on the host, so CUDA copies expert matrices only",
-    ("file-dsv2lite-opencl-4k", "compute"): "the log gives no width of the experts",
+    ("ik357-qwen3-235b-a22b-128k-c16384-ub512-l2581", "compute"): "a build with a BLAS backend: its own host buffer of 8.25 MiB for what BLAS multiplies is not modelled",
 }  # fmt: skip
 
 
@@ -51,6 +51,8 @@ def logs():
 def build_of(log):
     """The build number: from the log, else from the month; None where the log names neither."""
     build = str(log["build"] or "")
+    if log["engine"] == "ollama" and build >= "2026":
+        return OLLAMA
     if build.startswith("b") and build[1:5].isdigit():
         return int(build[1:].split(maxsplit=1)[0])
     return MONTHS.get(build if build.startswith("late") else build[:7])
@@ -161,8 +163,24 @@ def cards_of(log):
     for name in names:
         word = name.rstrip("0123456789")
         backend = BACKENDS[word]
-        made.append((name, DeviceSpec(id=f"{backend}:{name[len(word):] or 0}", backend=backend, total_bytes=80 << 30, free_bytes=80 << 30)))
+        made.append((name, DeviceSpec(id=f"{backend}:{name[len(word) :] or 0}", backend=backend, total_bytes=80 << 30, free_bytes=80 << 30)))
     return made
+
+
+def _split(log, cards):
+    """(layers on cards, shares of the cards): what the log does not say is read from its caches' lines, for a cache follows its layer; the output layer is the last card's."""
+    held, blocks = log["observed_mib"].get("kv") or {}, log["hparams"]["block_count"]
+    layers = log["run"].get("n_gpu_layers")
+    if not cards or not held or "total" in held:
+        return layers, ()
+    each = sum(held.values()) / blocks
+    on_host = round(sum(size for name, size in held.items() if "Host" in name or name == "CPU") / each)
+    if layers is None and on_host:
+        layers = blocks - on_host + (1 if (build_of(log) or 11434) >= OUTPUT_FIRST else 0)
+    counts = [round(held[name] / each) for name, _ in cards] if all(name in held for name, _ in cards) and len(cards) > 1 else []
+    if counts and (layers is None or layers > blocks):
+        counts[-1] += 1
+    return layers, tuple(counts)
 
 
 def workload_of(log, cards):
@@ -172,16 +190,12 @@ def workload_of(log, cards):
     quantised = (run.get("type_v") or "f16") not in ("f16", "f32", "bf16")
     on = flash is True or (isinstance(flash, str) and "enabled" in flash) or (quantised and flash is None)
     mode, latent = run.get("mla_attn"), log["arch"] == "deepseek2"
-    held = log["observed_mib"].get("kv") or {}
-    layers, shares = run.get("n_gpu_layers"), ()
-    if cards and held and all(name in held for name, _ in cards) and len(cards) > 1:
-        shares = tuple(held[name] for name, _ in cards)
-    if layers is None and cards and held.get("CPU") and "total" not in held:
-        layers = round(log["hparams"]["block_count"] * (1 - held["CPU"] / sum(held.values()))) + (1 if "RPC" in cards[0][0] and False else 0)
+    pooled = sum((log["observed_mib"].get("output") or {"": 1}).values()) == 0  # an output buffer of nothing: one vector a sequence
+    layers, shares = _split(log, cards)
     patterns = ()
     if "-ot blk" in notes and "ffn.*=CPU" in notes:
-        patterns = ((notes.split("-ot ")[1].split("=CPU")[0], "CPU"),)
-    elif any(word in notes for word in ("experts on CPU", "-cmoe", "exps=CPU")):
+        patterns = ((notes.split("-ot ")[1].split("=CPU", maxsplit=1)[0], "CPU"),)
+    elif any(word in notes for word in ("experts on CPU", "-cmoe", "exps=CPU", "ffn.*=CUDA0")):
         patterns = ((EXPERTS, "CPU"),)
     return LlamaWorkload(
         program="llama-server" if build >= 9464 else "llama-cli",
@@ -189,9 +203,9 @@ def workload_of(log, cards):
         ctk=run.get("type_k") or "f16", ctv=(run.get("type_k") if latent and mode in (2, 3) else run.get("type_v")) or "f16",
         flash_attn="on" if on else "off" if flash is False or build < 6325 else None,
         swa_full="full-size SWA" in notes or log["engine"] == "ik_llama.cpp", rollback_rows=2 if "rs_seq=2" in notes else 0,
-        gpu_layers=layers, override_tensors=patterns, tensor_split=shares, split_mode="row" if "row" in notes else None, mmap="--no-mmap" not in notes,
-        embeddings=True if sum((log["observed_mib"].get("output") or {"": 1}).values()) == 0 else None,
-        pooling="mean" if sum((log["observed_mib"].get("output") or {"": 1}).values()) == 0 else None,
+        gpu_layers=layers, override_tensors=patterns, tensor_split=shares, split_mode=run.get("split_mode"), mmap="--no-mmap" not in notes,
+        embeddings=True if pooled or log["engine"] == "ollama" else None,  # ollama's runner always asks for embeddings (llama.go: NewContextParams)
+        pooling="mean" if pooled else None,
     )  # fmt: skip
 
 
@@ -255,7 +269,7 @@ def lacking(log, checkpoint):
         return "the log gives no context length"
     if log["arch"] in NOT_MODELLED or "turbo" in str(run.get("type_k")):
         return NOT_MODELLED.get(log["arch"], NOT_MODELLED["turbo"])
-    if not hp.get("embedding_length") or not hp.get("vocab_size") and log["arch"] != "llama":
+    if not hp.get("embedding_length") or (not hp.get("vocab_size") and log["arch"] != "llama"):
         return "the log gives no width of the embedding or no vocabulary"
     if hp.get("expert_count") and not hp.get("expert_feed_forward_length") and log["arch"] != "glm4moe":
         return "the log gives no width of the experts"
@@ -273,7 +287,11 @@ def _same_file(log, checkpoint):
         return "no file type that llama-quantize makes" if weights["file_type"] else "the log gives no file type"
     size = (weights["file_size_gib"] or 0) * (1 << 30)
     held = sum(tensor.stored_bytes for tensor in checkpoint.tensors)
-    return "" if size and abs(held - size) <= size / 1000 else f"a mix of its own: {held / (1 << 30):.2f} GiB by llama-quantize's rule, {weights['file_size_gib']} GiB by the log"
+    return (
+        ""
+        if size and abs(held - size) <= size / 1000
+        else f"a mix of its own: {held / (1 << 30):.2f} GiB by llama-quantize's rule, {weights['file_size_gib']} GiB by the log"
+    )
 
 
 def placed(log):
@@ -284,9 +302,8 @@ def placed(log):
         return {"why": why}
     cards = cards_of(log)
     unlike = _same_file(log, checkpoint)
-    slow = any(t.dims[0] * (t.dims[1] if len(t.dims) > 1 else 1) for t in ()) or False
-    host_weights = log["run"].get("n_gpu_layers") is not None and log["run"]["n_gpu_layers"] <= log["hparams"]["block_count"] and bool(cards)
-    if unlike and (host_weights or slow):
+    layers = _split(log, cards)[0]
+    if unlike and cards and all(spec.backend != "rpc" for _, spec in cards) and layers is not None and layers <= log["hparams"]["block_count"]:
         return {"why": f"{unlike}, and matrices of the host are copied to the card as they are stored"}
     plan = price(checkpoint, workload_of(log, cards), tuple(spec for _, spec in cards), version=build_of(log))
     if plan.missing:
@@ -295,7 +312,13 @@ def placed(log):
     cut = "more)" in str(log["run"].get("other_flags") or "")
     told = unlike or ("the log cuts its tensor overrides short" if cut else "")
     homes = {spec.id: name for name, spec in cards}
-    for part, names in (("compute", ("compute_buffer",)), ("kv", ("kv_cache",)), ("kv_swa", ("kv_cache_swa",)), ("recurrent", ("recurrent_state",)), ("model", ("weights",))):
+    for part, names in (
+        ("compute", ("compute_buffer",)),
+        ("kv", ("kv_cache",)),
+        ("kv_swa", ("kv_cache_swa",)),
+        ("recurrent", ("recurrent_state",)),
+        ("model", ("weights",)),
+    ):
         if part == "model" and told:
             continue
         given = log["observed_mib"].get(part) or {}
@@ -353,8 +376,8 @@ def _totals_table():
     rows = list(totals())
     told = [row for row in rows if row[3] is not None]
     cards = [row for row in told if row[2] != "host"]
-    lines = ["## Device totals", "", "Weights, caches, state and compute buffer of each device, as far as the log gives them. Logs with an even place in the golden set were developed on; those with an odd place were only reported.", ""]  # fmt: skip
-    for title, part in (("all", None), ("developed on (even)", 0), ("untouched (odd)", 1)):
+    lines = ["## Device totals", "", "Weights, caches, state and compute buffer of each device, as far as the log gives them. Nothing is fitted to a log: each rule was read in the sources of the builds around its change. Work began on the logs with an even place in the golden set; the odd ones stand apart below, but were seen before the end, so that only other logs can say how far the rules carry.", ""]  # fmt: skip
+    for title, part in (("all", None), ("even places", 0), ("odd places", 1)):
         lines.append(_figures([row for row in cards if part is None or row[0] % 2 == part], f"cards, {title}"))
         lines.append(_figures([row for row in told if part is None or row[0] % 2 == part], f"cards and host, {title}"))
     lines += ["", "| # | Log | Build | Device | Parts | Priced MiB | Logged MiB | Off | |", "|---|---|---|---|---|---|---|---|---|"]
@@ -364,7 +387,9 @@ def _totals_table():
             lines.append(f"| {index} | {log['id']} | {build} | – | – | – | – | – | cannot be told: {parts} |")
             continue
         error = off(value, logged)
-        why = EXPLAINED.get((log["id"], "compute"), "not explained") if abs(error) > 3 else f"without weights: {weights}" if weights and device != "host" else ""
+        why = (
+            EXPLAINED.get((log["id"], "compute"), "not explained") if abs(error) > 3 else f"without weights: {weights}" if weights and device != "host" else ""
+        )
         lines.append(f"| {index} | {log['id']} | {build} | {device} | {parts} | {value:.2f} | {logged:.2f} | {error:+.2f} % | {why} |")
     return lines
 
@@ -380,7 +405,15 @@ def main():
         of = [row for row in rows if row[1] == part]
         equal, asked = sum(row[4] == "equal" for row in of), sum(row[2] is not None for row in of)
         lines.append(f"- {part}: {equal} of {asked} equal ({100 * equal / max(asked, 1):.1f} %); {len(of) - asked} cannot be told.")
-    lines += ["", *_totals_table(), "", "## Caches, state and output buffer", "", "| Log | Build | Part | Priced MiB | Logged MiB | |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        *_totals_table(),
+        "",
+        "## Caches, state and output buffer",
+        "",
+        "| Log | Build | Part | Priced MiB | Logged MiB | |",
+        "|---|---|---|---|---|---|",
+    ]
     for log, part, value, figure, verdict in rows:
         lines.append(f"| {log['id']} | {log['engine']} {log['build']} | {part} | {'–' if value is None else f'{value:.2f}'} | {figure:.2f} | {verdict} |")
     OUT.parent.mkdir(parents=True, exist_ok=True)

@@ -130,9 +130,67 @@ def test_public_logs() -> None:
     """Caches and recurrent states of public logs are equal to the printed digits; none that is priced differs."""
     from tests.evidence.llamacpp_logs import compare
 
-    rows = [row for row in compare() if row[1] != "output" and row[2] is not None]
-    assert len(rows) >= 80
+    rows = [row for row in compare() if row[2] is not None]
+    assert len(rows) >= 100
     assert not [(row[0]["id"], *row[1:]) for row in rows if row[4] != "equal"]
+
+
+def test_device_totals_of_public_logs() -> None:
+    """Each device of each log of llama.cpp, priced by the rules of its build, is within 3 % of the log, but for those with a sentence that says why."""
+    from tests.evidence.llamacpp_logs import EXPLAINED, off, totals
+
+    rows = [row for row in totals() if row[3] is not None]
+    assert len(rows) >= 40
+    far = [(row[1]["id"], row[2], round(off(row[3], row[4]), 2)) for row in rows if abs(off(row[3], row[4])) > 3 and (row[1]["id"], "compute") not in EXPLAINED]
+    assert not far
+    assert sum(abs(off(row[3], row[4])) <= 0.05 for row in rows) >= 37
+
+
+# (build, devices, workload) → MiB of the card's compute buffer; each pair lies on both sides of one rule, read in the sources of the two builds
+BY_BUILD = [
+    ("the mask is f32 and cast on the card", 9409, 9415, LlamaWorkload(ctx=65536, flash_attn="on", program="llama-cli"), "compute_buffer"),
+    ("llama-server's logits are capped", 9453, 9464, LlamaWorkload(ctx=4096, slots=1), "compute_buffer"),
+    ("a second input stage", 11393, 11401, LlamaWorkload(ctx=4096, slots=1), "compute_buffer"),
+    ("four slots by themselves", 6900, 6925, LlamaWorkload(ctx=4096), "output_buffer"),
+    ("the output layer first", 7489, 7490, LlamaWorkload(ctx=4096, slots=1, gpu_layers=8), "weights"),
+    ("streams of their own", 6074, 6075, LlamaWorkload(ctx=8192, slots=4, flash_attn="off"), "compute_buffer"),
+    ("gate and product apart", 5779, 5780, LlamaWorkload(ctx=512, ubatch=512, flash_attn="on", program="llama-cli", outputs=1), None),
+]
+
+
+@pytest.mark.parametrize(("what", "before", "after", "asked", "part"), BY_BUILD, ids=[row[0] for row in BY_BUILD])
+def test_rules_change_with_the_build(what, before, after, asked, part) -> None:
+    """The price differs between the last build with an old rule and the first with the new one, in the part that the rule is about."""
+    model = checkpoint_of("shapes", "qwen3-8b")
+
+    def sizes(version):
+        plan = price(model, asked, (CARD,), version=version)
+        assert not plan.missing
+        return {(one.name, one.device): one.bytes.likely for one in plan.parts}
+
+    old, new = sizes(before), sizes(after)
+    changed = {name for (name, _device), size in old.items() if size != new.get((name, _device))}
+    assert (part in changed) if part else changed <= {"compute_buffer"}, what
+
+
+def test_a_pipeline_needs_devices_with_events() -> None:
+    """Two RPC servers ran without copies of the inputs before b11053, and always without the host's weights."""
+    servers = tuple(DeviceSpec(id=f"rpc:{i}", backend="rpc", total_bytes=80 << 30, free_bytes=80 << 30) for i in range(2))
+    model = checkpoint_of("shapes", "qwen3-8b")
+    sizes = {}
+    for version in (10605, 11053):
+        plan = price(model, LlamaWorkload(ctx=32768, slots=1), servers, version=version)
+        sizes[version] = sum(part.bytes.likely for part in plan.parts if part.name == "compute_buffer")
+    assert sizes[10605] < sizes[11053]
+
+
+def test_without_tensors_the_header_still_prices_the_caches() -> None:
+    """A header without a directory: caches and output buffer as with one, and the plan says what is lacking."""
+    model = checkpoint_of("shapes", "qwen3-8b")
+    full, bare = (price(one, LlamaWorkload(ctx=4096), ()) for one in (model, model.replace(tensors=())))
+    assert "lists no tensors" in bare.missing[0]
+    keep = ("kv_cache", "output_buffer")
+    assert [(part.name, part.bytes) for part in bare.parts] == [(part.name, part.bytes) for part in full.parts if part.name in keep]
 
 
 def test_what_was_compared_on_the_cpu_only_says_so_on_a_card() -> None:

@@ -21,17 +21,20 @@ _ROWS = frozenset(("F16", "F32", "BF16", "I32", "Q1_0", "Q2_0", "Q4_0", "Q4_1", 
                    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "IQ4_XS"))  # fmt: skip
 _STORED = frozenset(("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL"))
 _FLOATS = frozenset(("F32", "F16", "BF16"))
+_OTHERS = ("vulkan", "metal", "sycl", "opencl", "rpc", "cann")  # backends of their own, taken to support what CUDA does
 
 
 class Card:
     """One CUDA device. `capability` is compute capability × 100; `build` the engine's."""
 
-    __slots__ = ("build", "capability", "id")
+    __slots__ = ("build", "capability", "id", "offloads", "own")
 
     def __init__(self, device: str, capability: int, build: int) -> None:
         self.id = device
         self.capability = capability
         self.build = build
+        self.own = not device.startswith(_OTHERS)
+        self.offloads = not device.startswith(("rpc", "opencl"))  # `offload_op`: operations whose weights are on the host may come to the card
 
     def takes(self, t: T) -> bool:
         """`ggml_backend_cuda_device_supports_op`, operands on another card included."""
@@ -45,14 +48,14 @@ class Card:
     def size(self, t: T) -> int:
         """`get_alloc_size`: the bytes of a result, with its partial row and the f16 copies of a quantised cache."""
         size = self._flash_size(t) if t.op == "FLASH_ATTN_EXT" else nbytes(t)
-        if GGML_BLOCKS[t.type][0] > 1 and t.ne[0] % 512:
+        if self.own and GGML_BLOCKS[t.type][0] > 1 and t.ne[0] % 512:
             size += ggml_row_bytes(t.type, 512 - t.ne[0] % 512)
         return size
 
     def _flash_size(self, t: T) -> int:
         size = nbytes(t)
         kernel = flash_kernel(self, t)
-        if kernel == "none" or self.build < F16_COPY:
+        if kernel == "none" or self.build < F16_COPY or not self.own:
             return size
         k, v = t.src[1], t.src[2]
         fallback = kernel == "vector" and (k.type != v.type or k.type not in ("F16", "Q4_0", "Q8_0", "BF16"))
