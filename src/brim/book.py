@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 
 from brim.actions.files import write_atomically
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from brim.prediction import Prediction
     from brim.seams import Clock
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # what an engine writes around its words on a terminal
 # Environment values that are never written down; a resumed run takes them from its own environment.
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "COOKIE", "AUTH")
 
@@ -51,6 +53,11 @@ class Book:
         self._latest: dict[str, Any] | None = None
         self._wake, self._closed = threading.Event(), False
         self._thread = threading.Thread(target=self._write_states, name="brim-resume", daemon=True)
+
+    @property
+    def wants_log(self) -> bool:
+        """Whether the job is an engine whose own log is set beside the plan: then its output is kept, also past a terminal."""
+        return self._prediction is not None and self._prediction.plan.engine != "train"
 
     def begin(self, version: str) -> None:
         """The first record, the plan, and a first resume state (a governor that is killed leaves one too)."""
@@ -117,7 +124,7 @@ class Book:
     def _log(self) -> str:
         try:
             with open(os.path.join(self.run_dir, "engine.log"), encoding="utf-8", errors="replace") as file:
-                return file.read(8 << 20)
+                return COLOUR.sub("", file.read(8 << 20))
         except OSError:
             return ""
 

@@ -160,14 +160,14 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     group = Group(f"brim-{os.getpid()}-{clock.now_ns() // 1000:x}")
     process = ProcessProbe(mark=f"BRIM_RUN={book.run_dir}")
     book.journal.append("launch", {"command": book.command})
-    child = Child(book.command, process, env=environ, cwd=book.cwd, log_path=os.path.join(book.run_dir, "engine.log"))
+    child = Child(book.command, process, env=environ, cwd=book.cwd, log_path=os.path.join(book.run_dir, "engine.log"), past_terminal=book.wants_log)
     seat.sit(child.identity)
     refused = group.add(child.pid)
     process.group_dir, process.procs_dir = group.memory_dir, group.kill_dir
     child.offer_to_the_kernel()
     leader = {"pid": child.pid, "birth": plain(child.identity.birth)}
     groups = {"groups": list(group.made), "refused": [*group.refused, *([refused] if refused else [])]}
-    book.journal.append("launched", {**leader, **groups, "control": page.path if page else ""})
+    book.journal.append("launched", {**leader, **groups, "control": page.path if page else "", "log": ["stdout" if fd == 1 else "stderr" for fd in child.kept]})
     keeper = None
     if limits.die_with_me and isinstance(child.identity.birth, int):
         keeper = Keeper(child.pid, child.identity.birth, grace_ns=limits.grace_ns, kill_dir=group.kill_dir, made=group.made)

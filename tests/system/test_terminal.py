@@ -8,10 +8,12 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
 
+from brim.journal import store
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.system
@@ -21,11 +23,15 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS"
 class Terminal:
     """A process on a terminal of its own; what it prints is gathered."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, size=(24, 80)):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            termios.tcsetwinsize(0, size)
             os.execvpe(sys.executable, [sys.executable, "-m", "brim", "run", *words], ENV)
         self.text = ""
+
+    def resize(self, lines, columns):
+        termios.tcsetwinsize(self.fd, (lines, columns))
 
     def until(self, word, seconds=20):
         end = time.monotonic() + seconds
@@ -60,6 +66,42 @@ def test_a_terminal_stays_a_terminal_and_has_a_live_line(tmp_path) -> None:
     assert run.ended() == 0
     assert "run" in run.text
     assert "\x1b[" in run.text
+    assert (tmp_path / "run" / "engine.log").read_text() == ""  # an unknown job has the terminal itself
+
+
+ENGINE = """
+import os, signal, sys, time
+signal.signal(signal.SIGWINCH, lambda *_: print("now", tuple(os.get_terminal_size(1)), flush=True))
+print("terminals", [sys.stdin.isatty(), sys.stdout.isatty(), sys.stderr.isatty()], tuple(os.get_terminal_size(1)), flush=True)
+print("\x1b[32mload_tensors:   CPU_Mapped model buffer size =   100.25 MiB\x1b[0m", file=sys.stderr, flush=True)
+print("main: server is listening on http://127.0.0.1:1", flush=True)
+for _ in range(int(sys.argv[-1])):
+    time.sleep(0.1)
+    print("tick", flush=True)
+sys.exit(3)
+"""
+
+
+def test_an_engine_on_a_terminal_is_on_a_terminal_and_its_log_is_kept(tmp_path, smollm2) -> None:
+    """An engine that brim prices sees terminals of the right size (also after a change), every byte comes through as it was, and its log is in the run folder and in the report."""
+    server = tmp_path / "llama-server"
+    server.write_text(f"#!{sys.executable} -S{ENGINE}")
+    server.chmod(0o755)
+    run = Terminal("--run-dir", str(tmp_path / "run"), "--poll", "200ms", "--", str(server), "-m", smollm2, "-c", "512", "--port", "30", size=(40, 97))
+    run.until("terminals [True, True, True] (97, 40)")
+    run.resize(50, 133)
+    run.until("now (133, 50)")
+    assert run.ended() == 3
+    log = (tmp_path / "run" / "engine.log").read_text()
+    for text in (run.text, log):
+        assert "\x1b[32mload_tensors:   CPU_Mapped model buffer size =   100.25 MiB\x1b[0m" in text
+        assert text.count("tick") == 30
+    assert "\r" not in log  # the real terminal makes its line ends itself, once
+    assert "\r\r\n" not in run.text
+    found = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert [row["bytes"] for row in found["engine_buffers"]] == [105119744]
+    (launched,) = [json.loads(line.body) for line in store.events(str(tmp_path / "run" / "journal.db")) if line.kind == "launched"]
+    assert launched["log"] == ["stdout", "stderr"]
 
 
 def test_ctrl_c_takes_the_checkpoint_path(tmp_path) -> None:

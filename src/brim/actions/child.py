@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import IO, BinaryIO
 
+    from brim.actions.terminal import Terminal
     from brim.seams import ProcessProbe
 
 _HOLD = 'read -r _ <&{fd} || exit 125; exec "$@" {fd}<&-'
@@ -33,14 +34,18 @@ OOM_SCORE = 500
 class Child:
     """One held or running command."""
 
-    def __init__(self, command: "Sequence[str]", probe: "ProcessProbe", *, env: "Mapping[str, str]", cwd: str, log_path: str | None) -> None:
-        """Start the process, held. With `log_path` its output is copied there as well as to our own streams, unless those are terminals.
+    def __init__(
+        self, command: "Sequence[str]", probe: "ProcessProbe", *, env: "Mapping[str, str]", cwd: str, log_path: str | None, past_terminal: bool = False
+    ) -> None:
+        """Start the process, held. With `log_path` its output is copied there as well as to our own streams. A stream that is a terminal stays the job's own and is not
+        copied; with `past_terminal` the job gets a pseudo-terminal in its place, and it is.
 
         `Unreadable` where the working directory or the log cannot be used.
         """
         reader, self._release = os.pipe()
-        out = None if log_path is None or os.isatty(1) else subprocess.PIPE
-        err = None if log_path is None or os.isatty(2) else subprocess.PIPE
+        self._terminals = _terminals() if log_path is not None and past_terminal else {}
+        out, err = (self._stream(fd, log_path) for fd in (1, 2))
+        self.kept = tuple(fd for fd, stream in ((1, out), (2, err)) if stream is not None)
         try:
             held, move = _shell_fd(reader)
             shell = ["/bin/sh", "-c", _HOLD.format(fd=held), "brim-hold", *command]
@@ -53,6 +58,8 @@ class Child:
             raise Unreadable(f"{fault.filename or cwd}: the command cannot be started there: {fault.strerror}") from None
         finally:
             os.close(reader)
+            for slave in {terminal.slave for terminal in self._terminals.values()}:
+                os.close(slave)
         self.pid = self._process.pid
         self.identity = probe.identity(self.pid) or Identity(pid=self.pid, birth=Missing(reason="gone", detail="it ended at once"))
         self.pidfd = os.pidfd_open(self.pid)
@@ -63,16 +70,32 @@ class Child:
         self._files: list[BinaryIO | IO[bytes]] = []
         self._copiers = self._tee(log_path)
 
+    def _stream(self, fd: int, log_path: str | None) -> int | None:
+        """What the job gets for one of our streams: a pipe or a pseudo-terminal where it is to be copied, None for our own."""
+        if fd in self._terminals:
+            return self._terminals[fd].slave
+        return None if log_path is None or os.isatty(fd) else subprocess.PIPE
+
     def _tee(self, log_path: str | None) -> list[threading.Thread]:
         if log_path is None:
             return []
         log = open(log_path, "ab", buffering=0)  # noqa: SIM115 — closed by close()
-        pairs = [(stream, fd) for stream, fd in ((self._process.stdout, 1), (self._process.stderr, 2)) if stream is not None]
-        copiers = [threading.Thread(target=_copy, args=(stream, fd, log, self._ready), name=f"brim-tee-{fd}", daemon=True) for stream, fd in pairs]
+        pairs: list[tuple[BinaryIO | IO[bytes], int]] = [
+            (stream, fd) for stream, fd in ((self._process.stdout, 1), (self._process.stderr, 2)) if stream is not None
+        ]
+        pairs += [(terminal.master, fd) for fd, terminal in reversed(self._terminals.items()) if fd == 1 or self._terminals.get(1) is not terminal]
+        copiers = [
+            threading.Thread(target=_copy, args=(stream, fd, log, self._ready, self._follow), name=f"brim-tee-{fd}", daemon=True) for stream, fd in pairs
+        ]
         self._files = [log, *(stream for stream, _ in pairs)]
         for copier in copiers:
             copier.start()
         return copiers
+
+    def _follow(self, fd: int) -> None:
+        """Hand a changed window size on to the pseudo-terminal of one of our streams."""
+        if fd in self._terminals and self.pidfd >= 0:
+            self._terminals[fd].follow(self.pidfd)
 
     def release(self) -> None:
         """Let the command begin."""
@@ -189,14 +212,36 @@ def _shell_fd(reader: int) -> "tuple[int, Callable[[], object] | None]":
     return 9, lambda: os.dup2(reader, 9)
 
 
-def _copy(stream: "BinaryIO", fd: int, log: "BinaryIO", ready: threading.Event) -> None:
+def _terminals() -> "dict[int, Terminal]":
+    """A pseudo-terminal for each of our output streams that is a terminal, one for both where they are the same; none where none can be made."""
+    from brim.actions.terminal import Terminal
+
+    found: dict[int, Terminal] = {}
+    for fd in (1, 2):
+        if os.isatty(fd):
+            same = fd == 2 and 1 in found and os.fstat(1).st_rdev == os.fstat(2).st_rdev
+            with contextlib.suppress(OSError):
+                found[fd] = found[1] if same else Terminal(fd)
+    return found
+
+
+def _read(stream: "BinaryIO") -> bytes:
+    """The next bytes; none at the end, which a pseudo-terminal tells as an input/output error."""
+    try:
+        return os.read(stream.fileno(), _COPY_BYTES)
+    except OSError:
+        return b""
+
+
+def _copy(stream: "BinaryIO", fd: int, log: "BinaryIO", ready: threading.Event, follow: "Callable[[int], None]") -> None:
     """Copy until the stream ends. A full disk must not stop the job: that copy is given up with a word, the other goes on.
 
     Where our own reader went away (`brim run … | head`) the pipe is closed, so that the job learns of it at its next write, as it does without brim.
     """
     to_reader = to_log = True
     tail = b""
-    while data := os.read(stream.fileno(), _COPY_BYTES):
+    while data := _read(stream):
+        follow(fd)
         if not ready.is_set():
             tail = tail[-128:] + data
             if any(words in tail for words in READY):
