@@ -46,7 +46,6 @@ _MIX = {"time_mix_extra_dim": 32, "time_decay_extra_dim": 64}
 _T5 = {"attention.head_count_kv": 16, "attention.key_length": 64, "attention.value_length": 64, "attention.relative_buckets_count": 32, "context_length": 512}
 
 _ONE_STREAM = tuple(run for run in RUNS if run[1] == 1 or run[2])
-_LEAN = r"\.(scale|input_scale|bias)$"  # what a converted file rarely has
 _FIRST_BIAS = r"blk\.[1-9]\d*\.(attn_rel_b|cross_attn_rel_b)|\.cross_attn_rel_b|\.(scale|input_scale|bias)$"
 
 # name → architecture, what differs from the base, and more: `runs`; `without`: a pattern of tensors that the file lacks (else the model has every optional one); `resized`: other extents
@@ -73,6 +72,26 @@ MODELS = {
     "t5-narrow": ("t5", {**_T5, "attention.key_length": 32, "attention.value_length": 32}, {"runs": _ONE_STREAM, "without": _FIRST_BIAS}),
     "t5encoder": ("t5encoder", _T5),
     "t5encoder-relu": ("t5encoder", _T5, {"without": _FIRST_BIAS + r"|ffn_gate\.|^output\."}),
+    "jais2": ("jais2", {"attention.head_count_kv": 16}),
+    "maple": ("maple", {**_EXPERTS, "attention.sliding_window": 256, "attention.sliding_window_pattern": [True, True, False] * 2, "swiglu_clamp_exp": 7.0}),
+    "maple-free": ("maple", {**_EXPERTS, "attention.sliding_window": 128, "attention.sliding_window_pattern": [True, False] * 3, "swiglu_clamp_exp": 0.0}),
+    "cohere2moe": ("cohere2moe", {**_EXPERTS, "attention.sliding_window": 512, "leading_dense_block_count": 1, "logit_scale": 0.0625, "expert_shared_count": 1, "block_count": 8, "attention.layer_norm_rms_epsilon": None}),
+    "cohere2moe-rms": ("cohere2moe", {**_EXPERTS, "attention.sliding_window": 512, "leading_dense_block_count": 2, "logit_scale": 0.0625, "expert_weights_norm": True, "expert_weights_scale": 2.5, "expert_gating_func": 1}),
+    "muse-glimmer": ("muse-glimmer", {"attention.sliding_window": 512, "logit_scale": 0.25, "final_logit_softcapping": 30.0, "block_count": 8}),
+    "muse-glimmer-uncapped": ("muse-glimmer", {"attention.sliding_window": 512, "logit_scale": 0.25}),
+    "laguna": ("laguna", {**_EXPERTS, "leading_dense_block_count": 1, "attention.sliding_window": 512, "attention.head_count": [12, 16, 16, 16, 12, 16], "attention.key_length": 64, "attention.value_length": 64, "expert_weights_norm": True, "expert_weights_scale": 2.5}),
+    "laguna-full": ("laguna", {**_EXPERTS, "leading_dense_block_count": 2, "expert_gating_func": 2, "expert_shared_feed_forward_length": 1024}),
+    "spark2_5": ("spark2_5", {"attention.sliding_window": 512, "attention.sliding_window_pattern": [True, True, True, False, True, False]}),
+    "deepseek2-ocr": ("deepseek2-ocr", {**_EXPERTS, "attention.head_count_kv": 16, "leading_dense_block_count": 1, "expert_shared_count": 2}),
+    "llama-embed": ("llama-embed", {"attention.causal": False}, {"runs": CACHELESS}),
+    "llama-embed-causal": ("llama-embed", {}),
+    "chameleon": ("chameleon", {"vocab_size": 16384}),
+    "chameleon-swin": ("chameleon", {"vocab_size": 16384, "swin_norm": True}),
+    "talkie": ("talkie", {"logit_scale": 0.5}),
+    "cogvlm": ("cogvlm", {"attention.head_count_kv": 16}),
+    "hrm_text": ("hrm_text", {"block_count": 12, "hrm.layers_per_stack": 2, "hrm.h_cycles": 2, "hrm.l_cycles": 2}),
+    "hrm_text-wide": ("hrm_text", {"block_count": 8, "hrm.layers_per_stack": 4, "hrm.h_cycles": 1, "hrm.l_cycles": 1, "embedding_scale": 2.0}),
+    "minimax-01": ("minimax-01", {"expert_count": 8, "expert_used_count": 2, "residual_scale": 3.5, "block_count": 9, "full_attention_interval": 4, "attention.key_length": 64, "attention.value_length": 64}),
 }  # fmt: skip
 _NO_CACHE = frozenset(("llada", "llada-moe", "dream", "rnd1", "t5encoder", "clef"))
 

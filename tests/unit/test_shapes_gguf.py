@@ -49,6 +49,8 @@ ENGINES_OWN = {  # where llama.cpp b11434 caches something else than the file sa
     "deepseek4-wide": COMPRESSED,
     "glm-dsa-52": SHARED,
     "glm-dsa-shared": SHARED,
+    "hrm_text": "its layers are cells of runs over a few blocks, which the file's tensors do not show",
+    "minimax-01": "src/models/minimax-01.cpp keeps a matrix a head in layers that the file's tensors do not tell apart",
     "t5-relu": "the engine caches as many blocks as the encoder has, whatever the decoder needs",
     "t5encoder": "the engine gives an encoder a cache that its graph never touches",
     "t5encoder-relu": "the engine gives an encoder a cache that its graph never touches",

@@ -134,12 +134,13 @@ class Builder:
 
     def mask(self, cache: Cache, *, half: bool) -> T:
         """The mask over one cache, f16 with flash attention (`build_attn_inp_kq_mask`)."""
-        rows, narrow = self.tokens // cache.streams, self.context.flash or half
+        streams = min(cache.streams, self.sequences)
+        rows, narrow = self.tokens // streams, self.context.flash or half
         if self.context.version >= F16_MASK:
-            return g.given("F16" if narrow else "F32", cache.cells, rows, 1, cache.streams)
+            return g.given("F16" if narrow else "F32", cache.cells, rows, 1, streams)
         if self.context.version < CACHE_ROWS:
             rows = -(-rows // 64) * 64  # GGML_KQ_MASK_PAD
-        made = g.given("F32", cache.cells, rows, 1, cache.streams)
+        made = g.given("F32", cache.cells, rows, 1, streams)
         return g.cast(made, "F16") if narrow else made
 
     def attend_to(self, *, keys_only: bool = False) -> None:
@@ -150,7 +151,8 @@ class Builder:
             self.window = self.attention_input(self.memory.window, keys_only=keys_only)
         elif self.base is not None and any(self.hp.windowed):  # one cache with a second mask, from before sliding layers had their own
             self.window = AttentionInput(self.base.cache, self.base.k_ids, self.base.v_ids, self.mask(self.base.cache, half=False))
-        if self.memory.base is None and self.memory.window is None:  # a model without a cache: one mask over the micro-batch (`build_attn_inp_no_cache`)
+        cacheless = self.memory.base is None and self.memory.window is None
+        if cacheless or self.hp.arch == "llama-embed":  # no cache, or one that is never read: one mask over the micro-batch (`build_attn_inp_no_cache`)
             self.everyone = g.given("F16" if self.context.flash else "F32", self.tokens, self.tokens)
         if self.hp.arch in ("lfm2", "lfm2moe") and self.hp.window_kind:
             for made in (self.base, self.window):

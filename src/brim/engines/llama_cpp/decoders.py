@@ -18,6 +18,8 @@ def rotates(b: Builder, style: Style, il: int) -> bool:
     hp, rope = b.hp, style.rope
     if rope == "windowed":
         return hp.windowed[il]
+    if rope == "leading":
+        return hp.windowed[il] or il < int(hp.get("leading_dense_block_count", 0))
     if rope == "windows":
         return hp.windowed[il] or not hp.window_kind
     if rope == "steps":
@@ -35,9 +37,9 @@ def rotates(b: Builder, style: Style, il: int) -> bool:
 def _qk_normed(b: Builder, style: Style, il: int, q: T, k: "T | None") -> "tuple[T, T | None]":
     """The norms of queries and keys that the file has."""
     if b.layer(il, "attn_q_norm.weight") is not None:
-        q = b.normed(q, il, "attn_q_norm", style.norm)
+        q = b.normed(q, il, "attn_q_norm", style.qk_kind or style.norm)
     if k is not None and b.layer(il, "attn_k_norm.weight") is not None:
-        k = b.normed(k, il, "attn_k_norm", style.norm)
+        k = b.normed(k, il, "attn_k_norm", style.qk_kind or style.norm)
     return q, k
 
 
@@ -93,7 +95,7 @@ def self_attention(b: Builder, style: Style, il: int, cur: T) -> T:
     if norm is not None:
         out = b.normed(out, il, "attn_sub_norm", style.norm)
     if gate is not None:
-        factor = g.unary(b.mm(gate, cur, b.layer(il, "attn_gate.scale")), "sigmoid")
+        factor = g.unary(b.mm(gate, cur, b.layer(il, "attn_gate.scale")), style.gate)
         if gate.ne[1] == heads:  # one factor a head
             out = g.reshape(g.mul(g.reshape(out, value, heads, b.tokens), g.reshape(factor, 1, heads, b.tokens)), value * heads, b.tokens)
         else:
@@ -114,13 +116,19 @@ def feed_forward(b: Builder, style: Style, il: int, cur: T, logits: "T | None" =
     if b.hp.arch == "grok" and b.layer(il, "ffn_up.weight") is not None:
         return g.scale(g.add(dense(b, cur, il, style.act), out))
     extra = shared(b, cur, il, style.act, gate=style.shared_gate)
-    return out if extra is None else g.add(out, extra)
+    if extra is None:
+        return out
+    return g.scale(g.add(out, extra)) if style.halved else g.add(out, extra)
 
 
 def decoder(b: Builder, style: Style) -> T:
     """The whole graph of a plain decoder; the node that ends it."""
     hp = b.hp
+    if style.norm == "header":
+        style = style.replace(norm="RMS_NORM" if hp.get("attention.layer_norm_rms_epsilon") else "NORM")
     cur = embed(b, scaled_rows=style.embed == "rows")
+    if style.embed == "norm":
+        cur = b.norm(cur, None, None, -1)
     if style.embed == "scale" or (style.embed == "default" and not hp.get("embedding_scale")):
         cur = g.scale(cur)
     cur = _tables(b, cur)
@@ -186,8 +194,8 @@ def _layer(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
     cur = self_attention(b, style, il, normed)
     bare = style.pre == "weights" and b.layer(il, style.ffn_norm + ".weight") is None  # stablelm 2: the feed-forward reads attention's input
     if style.post_first:
-        cur = b.normed(cur, il, style.post_norms[0], style.norm)
-    if il == b.last and not style.tail:
+        cur = b.norm(cur, b.layer(il, style.post_norms[0] + ".weight"), None, -1 if style.loose else il, style.norm)
+    if il == b.last and style.tail in ("", "vector"):
         cur, residual = b.pick(cur, ids), b.pick(residual, ids)
         normed = b.pick(normed, ids) if bare else normed
         logits = b.pick(logits, ids) if logits is not None else None
@@ -209,7 +217,7 @@ def _side_by_side(b: Builder, style: Style, il: int, residual: T, ids: T) -> T:
     second = b.layer(il, "attn_norm_2.weight") is not None
     out = self_attention(b, style, il, b.normed(residual, il, "attn_norm_2", style.norm) if second else normed)
     own = b.layer(il, "ffn_norm.weight") is not None
-    if il == b.last:
+    if il == b.last and not style.tail:
         out, residual = b.pick(out, ids), b.pick(residual, ids)
         normed = normed if own else b.pick(normed, ids)
     if own:
@@ -229,7 +237,9 @@ def _end(b: Builder, style: Style, cur: T, ids: T) -> T:
 
     if style.tail == "normed":
         cur = b.norm(cur, b.weight("output_norm.weight"), b.weight("output_norm.bias"), -1, style.norm)
-    if style.tail:
+    if style.tail == "vector":
+        return b.finish_hidden(b.norm(cur, b.weight("output_norm.weight"), None, -1, style.norm))
+    if style.tail in ("hidden", "normed"):
         cur.output = True
         cur = b.pick(cur, ids)
     return b.finish(cur, head=head, kind=style.norm, normed=style.tail != "normed")

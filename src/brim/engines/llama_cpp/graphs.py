@@ -33,6 +33,10 @@ _BUILDERS = {
     **dict.fromkeys(("rwkv6", "rwkv7"), "rwkv.rwkv"),
     **dict.fromkeys(("rwkv6qwen2", "arwkv7"), "rwkv.rwkv_qwen2"),
     "plamo2": "plamo.plamo2",
+    "minimax-01": "lightning.minimax_01",
+    "talkie": "outliers.talkie",
+    "chameleon": "outliers.chameleon",
+    "hrm_text": "outliers.hrm_text",
     "arctic": "mixtures.arctic",
     "grovemoe": "mixtures.grovemoe",
     "t5": "t5.decoder",
@@ -58,6 +62,7 @@ CHECKED = {
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
         "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder", "minicpm3", "plm", "bailingmoe3", "kimi-k3",
+        "jais2", "maple", "cohere2moe", "muse-glimmer", "laguna", "spark2_5", "deepseek2-ocr", "llama-embed", "chameleon", "talkie", "cogvlm", "hrm_text", "minimax-01",
     ), _ORACLE),
 }  # fmt: skip
 

@@ -55,6 +55,8 @@ CACHELESS = frozenset(
 # diffusion models: every token looks at every other, whatever the header says (`load_arch_hparams` sets causal_attn)
 _DIFFUSION = frozenset(("dream", "llada", "llada-moe", "rnd1"))
 ENCODED = frozenset(("t5", "t5encoder", "eagle3", "dflash"))  # `llama_model_has_encoder`
+# the prompt graph is reserved for one sequence as well, and the larger one stays (`sched_reserve`, inputs that grow with the square of a sequence's tokens)
+LONE = frozenset(("minimax-01",))
 # encoders without an output matrix; all others fall back to the token embedding's copy
 HEADLESS = frozenset(("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert", "modern-bert"))
 _ROLLBACK = frozenset(
@@ -68,7 +70,7 @@ _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
     ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
-     "clef", "hrm_text", "pockettts", "qwen3tts")
+     "clef", "pockettts", "qwen3tts")
 )  # fmt: skip
 
 
@@ -318,6 +320,8 @@ class Hparams:
             self.rows_r, self.rows_s = 3 * ((conv - 1) if conv else 3) * self.heads[0] * kda, kda * kda * self.heads[0]
         elif inner and state:
             self.rows_r, self.rows_s = max(conv - 1, 0) * (inner + 2 * groups * state), state * inner
+        elif self.arch == "minimax-01":
+            self.rows_s = self.key * self.key * self.heads[0]
         else:
             raise Wanting(f"the header does not say how large the recurrent state of {self.arch!r} is")
 

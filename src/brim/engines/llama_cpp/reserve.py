@@ -10,7 +10,7 @@ from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
 from brim.engines.llama_cpp.context import EVENTS, Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
-from brim.engines.llama_cpp.hparams import Hparams
+from brim.engines.llama_cpp.hparams import LONE, Hparams
 from brim.engines.llama_cpp.program import Event, Program, learn
 from brim.engines.llama_cpp.scheduler import Scheduler
 from brim.engines.llama_cpp.walk import walk
@@ -40,9 +40,10 @@ def _cards(placement: Placement, version: int) -> "tuple[Card, ...]":
 
 
 def _lay_out(
-    hp: Hparams, context: Context, memory: Memory, placement: Placement, *, pins: bool, pipeline: bool, layers: "tuple[int, ...]"
+    hp: Hparams, context: Context, memory: Memory, placement: Placement, *, pins: bool, pipeline: bool, layers: "tuple[int, ...]", lone: bool = False
 ) -> "tuple[Scheduler, Builder, tuple[int, ...], int]":
-    b = Builder(hp, context, memory, placement, layers, tokens=context.tokens, sequences=context.sequences, outputs=context.outputs)
+    tokens, sequences = (min(context.total_cells, context.ubatch), 1) if lone else (context.tokens, context.sequences)
+    b = Builder(hp, context, memory, placement, layers, tokens=tokens, sequences=sequences, outputs=context.outputs)
     b.pinning = b.pinning and pins
     graphs.build(b)
     scheduler = Scheduler(_cards(placement, context.version), op_offload=context.op_offload, pipeline=pipeline, version=context.version)
@@ -83,6 +84,11 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
     made.allocated = dict(zip(names, sizes, strict=True))
     made.peaks = dict(zip(names, scheduler.peaks, strict=True))
     made.events, made.labels = scheduler.events, scheduler.labels
+    if hp.arch in LONE and context.sequences > 1:
+        again, _, sizes, _ = _lay_out(hp, context, memory, placement, pins=True, pipeline=made.pipeline, layers=layers, lone=True)
+        for name, size, peak in zip(names, sizes, again.peaks, strict=True):
+            if size > made.allocated[name]:
+                made.allocated[name], made.peaks[name] = size, peak
     made.reported = made.allocated
     if made.pipeline:
         _, _, sizes, _ = _lay_out(hp, context, memory, placement, pins=False, pipeline=True, layers=layers)
@@ -182,6 +188,8 @@ _LEARNED: "dict[tuple[object, ...], _Learned]" = {}
 
 def _from_program(hp: Hparams, context: Context, placement: Placement, where: "tuple[object, ...]") -> "Reserve | None":
     """The buffers from a recorded walk, where the same graph was asked for at several lengths already."""
+    if hp.arch in LONE and context.sequences > 1:  # two graphs decide
+        return None
     slides = bool(hp.window_kind) and not context.swa_full
     if len(placement.gpus) > 1 or hp.compressed or hp.pool or (slides and context.window_cells == context.cells):
         return None

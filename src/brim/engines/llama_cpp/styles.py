@@ -11,13 +11,15 @@ from brim.values import Record
 class Style(Record):
     """How one architecture's decoder differs from llama's.
 
-    `pre`: norms before attention and feed-forward have `weights`, are `bare`, or there is `none`. `embed`: `scale` (one more op), `rows` (scaled by an input) or `default` (scaled even
-    without the key). `rope`: `all`, `none`, `windowed` (sliding layers only), `windows` (sliding layers, all where none slides), `steps` (all but every fourth), `first` (all but the
-    first of four), `key` (the header's word), `seven` (only the smaller of two sizes). `qk_norm`: `before` or `after` the rotation, `flat` over the whole width, `bare` (no weight, after the rotation). `q_scale`:
+    `pre`: norms before attention and feed-forward have `weights`, are `bare`, or there is `none`. `embed`: `scale` (one more op), `rows` (scaled by an input), `default` (scaled even
+    without the key) or `norm` (a norm without a weight). `rope`: `all`, `none`, `windowed` (sliding layers only), `windows` (sliding layers, all where none slides), `steps` (all but every fourth), `first` (all but the
+    first of four), `key` (the header's word), `seven` (only the smaller of two sizes), `leading` (sliding and leading dense layers). `qk_norm`: `before` or `after` the rotation, `flat` over the whole width, `bare` (no weight, after the rotation); `qk_kind`: their kind where it is not `norm`. `q_scale`:
     queries are scaled by an op of their own. `post`: norms behind attention and feed-forward. `ffn_norm`: the name of the norm before the feed-forward. `joins`: where attention
     and feed-forward run side by side, the order in which feed-forward (f), residual (r) and attention (a) are added. `normalise` None and `gating` 0 read the header. `tail`: `hidden` and `normed` keep
     the hidden state alive as an output of its own (before or behind the output norm). `early`: experts are chosen from the layer's raw input. `pinned`: the last norm of a
     layer is kept on its device. `temperature`: queries are scaled by an input: `key` (if the header says so) or `still` (on layers without rotation).
+    `norm` may be `header`: a plain norm where the header has no epsilon of the other kind. `tail` may also be `whole` (no rows are picked) or `vector` (no logits). `gate`: the function of the gate
+    behind attention. `loose`: the norms behind the branches are not kept on the layer's device. `halved`: experts and shared expert are averaged.
     """
 
     norm: str = "RMS_NORM"
@@ -26,6 +28,7 @@ class Style(Record):
     embed: str = ""
     rope: str = "all"
     qk_norm: str = ""
+    qk_kind: str = ""
     q_scale: bool = False
     post: bool = False
     post_norms: tuple[str, str] = ("post_attention_norm", "post_ffw_norm")
@@ -48,6 +51,9 @@ class Style(Record):
     sinks: bool = False
     attention_first: bool = True
     temperature: str = ""
+    gate: str = "sigmoid"
+    loose: bool = False
+    halved: bool = False
 
 
 _LLAMA = Style()
@@ -133,6 +139,15 @@ STYLES: dict[str, Style] = {
     "step35": Style(qk_norm="before", gating=SIGMOID, normalise=None, tail="hidden"),
     "bailingmoe": Style(normalise=None),
     "llada-moe": Style(qk_norm="before", normalise=False),
+    "llama-embed": _LLAMA.replace(tail="vector"),
+    "cogvlm": _LLAMA.replace(tail="whole"),
+    "jais2": Style(norm="NORM", act="relu_sqr"),
+    "spark2_5": Style(act="gelu"),
+    "deepseek2-ocr": Style(normalise=None),
+    "maple": Style(qk_norm="before", rope="windowed"),
+    "laguna": Style(qk_norm="before", gating=SIGMOID, normalise=None, gate="softplus"),
+    "muse-glimmer": Style(embed="norm", rope="windowed", qk_norm="before", post=True, post_first=True, loose=True, logit_scale="always", final_cap=True),
+    "cohere2moe": Style(norm="header", joins="fra", rope="leading", logit_scale="key", gating=SIGMOID, normalise=None, halved=True, tail="normed"),
     "plamo3": Style(qk_norm="before", post=True, halves=True, pinned=True),
     "bailingmoe2": Style(qk_norm="before", gating=0, normalise=None),
 }

@@ -73,6 +73,8 @@ def _stay(repeats: int, kept: int, turn: int) -> int:
 
 def walk(hp: Hparams, placement: Placement, kept: int = _KEPT) -> "tuple[int, ...]":
     """The layers to lay out, in order: every layer where nothing repeats, else `kept` or a few more periods of each run. The last layer is always there."""
+    if hp.arch == "hrm_text":  # a few blocks stand for all its layers, in cycles
+        return tuple(range(hp.depth))
     numbers = _signatures(hp, placement)
     count = len(numbers)
     turn = 6 if len(placement.gpus) > 1 else 2

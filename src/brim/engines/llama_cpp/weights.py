@@ -21,7 +21,7 @@ OUTPUT_FIRST = 7490  # with fewer layers on cards than the model has, the output
 _EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _ON_HOST = ("token_embd.weight", "position_embd.weight", "token_types.weight", "per_layer_token_embd.weight")
 _WITH_LAYERS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-_ON_FIRST = ("token_embd_norm.weight", "token_embd_norm.bias", "per_layer_model_proj.weight", "per_layer_proj_norm.weight")
+_ON_FIRST = ("token_embd_norm.weight", "token_embd_norm.bias", "per_layer_model_proj.weight", "per_layer_proj_norm.weight", "hrm.z_l_init")
 _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 
 
