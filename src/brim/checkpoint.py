@@ -249,7 +249,7 @@ def _beside(folder: "str | None", name: str = "config.json") -> "dict[str, Any]"
 
 
 def _safetensors(sources: "list[Source]", folder: "str | None", index: "Any" = None) -> Checkpoint:
-    from brim.packing import unpack
+    from brim.packing import trimmed, unpack
     from brim.readers import folder as rooms
     from brim.readers import safetensors
     from brim.shapes.quantised import quantisation_of
@@ -268,8 +268,10 @@ def _safetensors(sources: "list[Source]", folder: "str | None", index: "Any" = N
     # positions and counters that a module saved beside its weights are no parameters
     tensors = tuple(tensor.replace(elements=0) if tensor.dtype in ("I64", "BOOL") and tensor.elements else tensor for tensor in tensors)
     if weights and not isinstance(shape, Missing):
-        from brim.shapes.directory import beside
+        from brim.shapes.directory import beside, spelled
 
+        if layout.startswith("exl"):
+            tensors = trimmed(tensors, spelled(weights))
         shape = beside(shape, weights, tensors, packed=bool(layout))
     mlx = any(part.metadata.get("format") == "mlx" for part in parts) or layout == "mlx"
     return _joined("mlx" if mlx else "safetensors", parts, config, tensors, shape, layout, (*notes, *more))

@@ -3,8 +3,8 @@
 Guarantees: stored bytes are never changed; of a quantised weight the tensor that holds its values gets the count of logical weights and everything beside it (scales,
 zero points, maps) gets 0; what cannot be told is said in a note and counted as stored.
 Sources, by layout: GPTQ and AWQ: AutoGPTQ `qlinear`, AutoAWQ `WQLinear_GEMM`, gptqmodel; bitsandbytes 0.48 `nn.Linear4bit`/`Linear8bitLt` state dicts and
-`functional.QuantState.as_dict`; compressed-tensors 0.12 `compressors/quantized_compressors`; MXFP4: transformers 4.57 `integrations/mxfp4.py`; NVFP4: modelopt 0.35
-`export`; HQQ 0.2 `core/quantize.py`; exllamav2 0.3 `ext.make_q_matrix`; exllamav3 `modules/quant/exl3.py`; torchao 0.14 `prototype/safetensors`; MLX 0.29 `nn.QuantizedLinear`.
+`functional.QuantState.as_dict`; compressed-tensors 0.12 `compressors/quantized_compressors`; MXFP4: transformers 4.57 `integrations/mxfp4.py`; NVFP4, MXFP4 and INT4 of
+modelopt 0.47 `export`; HQQ 0.2 `core/quantize.py`; exllamav2 0.3 `ext.make_q_matrix`; exllamav3 `modules/quant/exl3.py`; torchao 0.14 `prototype/safetensors`; MLX 0.29 `nn.QuantizedLinear`.
 """
 
 from brim.facts.model import Tensor
@@ -22,7 +22,7 @@ _BESIDE = (
     ".input_scale", ".output_scale", ".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".scale_inv", ".bitmask", ".meta",
     ".q_scale_max", ".q_groups", ".q_group_map", ".q_perm", ".q_invperm", ".suh", ".svh", ".su", ".sv", ".mcg", ".mul1",
     ".scale", ".zero", ".nbits", ".group_size", ".axis", ".shape", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero", ".compute_dtype",
-    "._weight_scale", "._weight_zero_point", ":scale", ":zero_point", ":_scale", ":_zero_point",
+    ".pre_quant_scale", "._weight_scale", "._weight_zero_point", ":scale", ":zero_point", ":_scale", ":_zero_point",
 )  # fmt: skip
 _STATE = ".weight.quant_state.bitsandbytes__"
 _EXPERT_SCALES = "_scales"
@@ -103,7 +103,8 @@ def _content(tensor: Tensor, names: "Mapping[str, Tensor]", bits: int, group: in
     if ending == "qweight":
         layout = method if method in ("awq", "gptq") else "gptq" if stem + ".g_idx" in names else "gptq/awq"
         zeros, scales = names.get(stem + ".qzeros"), names.get(stem + ".scales")
-        if zeros is not None and scales is not None and scales.elements and zeros.elements * 32 % scales.elements == 0:
+        packed = zeros is not None and zeros.dtype == "I32"  # AutoAWQ's fast GEMV keeps its zero points as plain numbers
+        if packed and zeros is not None and scales is not None and scales.elements and zeros.elements * 32 % scales.elements == 0:
             bits = zeros.elements * 32 // scales.elements
         return _told(layout, tensor, word, bits, guessed)
     if ending == "weight_packed":
@@ -142,10 +143,14 @@ def _weight(tensor: Tensor, names: "Mapping[str, Tensor]", config: "Mapping[str,
     if dtype.startswith("F8"):
         return "fp8", tensor.elements
     scale = names.get(name + "_scale")
-    if dtype == "U8" and scale is not None and (name + "_scale_2" in names or scale.dtype == "F8_E4M3"):
-        return "nvfp4", 2 * tensor.elements
-    if dtype == "U8" and scale is not None and scale.dtype in ("U8", "F8_E8M0"):
-        return "mxfp4", 2 * tensor.elements
+    if dtype == "U8" and scale is not None:
+        if scale.dtype == "F8_E4M3":
+            return "nvfp4", 2 * tensor.elements
+        if scale.dtype in ("U8", "F8_E8M0"):
+            return "mxfp4", 2 * tensor.elements
+        # whole numbers of four bits (modelopt): two rows of outputs in one, so there are twice as many rows of scales
+        halved = bool(scale.dims) and bool(tensor.dims) and len(scale.dims) == len(tensor.dims) and scale.dims[-1] == 2 * tensor.dims[-1]
+        return _told("int4", tensor, 8, 4 if halved or name + "_scale_2" in names else bits, guessed)
     if dtype == "I8" and scale is not None:
         return "int8", tensor.elements
     return "", 0
@@ -161,3 +166,22 @@ def _mlx(weight: Tensor, scales: Tensor, stem: str, config: "Mapping[str, Any]",
     if group and scales.elements and 0 < group <= 1 << 16 and scales.elements * group * 2 <= weight.elements * 32:
         return "mlx", scales.elements * group
     return _told("mlx", weight, 32, bits, guessed)
+
+
+def trimmed(tensors: "tuple[Tensor, ...]", weights: "Mapping[str, Any]") -> "tuple[Tensor, ...]":
+    """EXL2 pads outputs to 32 and EXL3 both sides to 128 (exllamav2 `linear.py`, exllamav3 `modules/linear.py`, `pad_to`): padding is no parameter.
+
+    `weights` (name → `facts.model.Weight`) is what the config implies; a tensor that is exactly such a weight with its padding gets the weight's count.
+    """
+    made = []
+    for tensor in tensors:
+        for ending, pads in ((".q_weight", (1, 32)), (".trellis", (128, 128))):
+            row = weights.get(tensor.name[: -len(ending)] + ".weight") if tensor.name.endswith(ending) else None
+            if row is not None and len(row.dims) == 2:
+                padded = 1
+                for size, pad in zip(row.dims, pads, strict=True):
+                    padded *= -(-size // pad) * pad
+                if padded == tensor.elements:
+                    tensor = tensor.replace(elements=row.elements // row.copies)  # noqa: PLW2901 (the same row, without its padding)
+        made.append(tensor)
+    return tuple(made)

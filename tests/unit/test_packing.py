@@ -7,7 +7,9 @@ import pytest
 
 from brim.facts.dtypes import SAFETENSORS_BITS, packed_bytes
 from brim.facts.model import Tensor
-from brim.packing import unpack
+from brim.packing import trimmed, unpack
+from brim.shapes.config import tensor_table
+from brim.shapes.directory import spelled
 from brim.shapes.quantised import quantisation_of
 from brim.values import Record
 
@@ -114,10 +116,37 @@ def test_mlx_modules_may_have_their_own_width() -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_files_that_the_libraries_themselves_wrote_count_as_the_model_that_was_packed(name: str) -> None:
-    """Headers written by bitsandbytes, compressed-tensors, HQQ, MLX and torchao (tests/evidence/packed_layouts.py): parameters as before packing."""
+    """Headers written by twelve packing libraries (tests/evidence/packed_layouts.py): parameters as before packing, not one stored byte changed."""
     row = GOLDEN[name]
     stored = directory(**{key.replace("__", "____").replace(".", "__"): tuple(value) for key, value in row["tensors"].items()})
     made, layout, notes = unpack(stored, row["config"], quantisation_of(row["config"], name))
     assert sum(t.elements for t in made) == row["parameters"]
+    assert [t.stored_bytes for t in made] == [t.stored_bytes for t in stored]
     assert layout
     assert notes == ()
+
+
+def test_padding_is_no_parameter() -> None:
+    """EXL2 pads outputs to 32 and EXL3 both sides to 128: where the config says how wide a weight is, that counts; another weight's width does not."""
+    weights = spelled(tensor_table({**LLAMA, "vocab_size": 1000}))
+    for stored in (
+        directory(lm_head__q_weight=("I32", [32, 1024]), lm_head__q_invperm=("I32", [256])),
+        directory(lm_head__trellis=("I16", [16, 64, 48])),
+    ):
+        made, _, _ = unpack(stored, {}, None)
+        assert made[0].elements == 256 * 1024
+        assert trimmed(made, weights)[0].elements == 256 * 1000
+        assert trimmed(made, spelled(tensor_table({**LLAMA, "vocab_size": 800})))[0].elements == 256 * 1024
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "num_attention_heads": 4}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "bits"), [("NVFP4", 4), ("W4A16_AWQ", 4), ("W4A8_AWQ", 4), ("W4A16_NVFP4", 4), ("MXFP4", 4), ("FP8", 8), ("FP8_PER_CHANNEL", 8), ("INT8", 8)]
+)
+def test_modelopt_says_its_bits_by_its_algorithm(algorithm: str, bits: int) -> None:
+    """`quant_algo` alone tells how wide a weight is."""
+    found = quantisation_of({"quantization_config": {"quant_method": "modelopt", "quant_algo": algorithm}}, "config.json")
+    assert found is not None
+    assert found.bits == bits

@@ -35,8 +35,12 @@ def _read(packed: "Mapping[str, Any]", method: str, source: str) -> Quantisation
         bits, detail = 4, str(packed.get("bnb_4bit_quant_type", "fp4"))[:20] + (" double" if packed.get("bnb_4bit_use_double_quant") else "")
     elif packed.get("load_in_8bit"):
         bits, detail = 8, "int8"
-    elif word in {"fp8", "fbgemm_fp8", "modelopt"} and not bits:
+    elif word in {"fp8", "fbgemm_fp8"} and not bits:
         bits = 8
+    elif (
+        word.startswith("modelopt") and not bits
+    ):  # its algorithms: FP8, NVFP4, W4A16_AWQ, W4A8_AWQ, MXFP4, MXFP8, INT8 … (modelopt 0.47, export/model_config.py)
+        bits = 4 if any(mark in str(packed.get("quant_algo")) for mark in ("FP4", "W4", "INT4")) else 8
     elif word == "mxfp4":
         bits, group = 4, group or 32
     block = packed.get("weight_block_size")
