@@ -104,7 +104,8 @@ def run(
     governed = any(limits.governs(device.id) for device in first.devices)
     if limits.require_telemetry and (unseen or not governed) and not force:
         book.close(CannotTell.exit_code, "gate", f"telemetry is required and missing: {', '.join(unseen) or 'no governed device answers'}", None)
-        silent = f"{', '.join(unseen)} does not tell" if unseen else "no governed device tells"
+        why = dict.fromkeys(_untold(device) for device in first.devices if device.id in unseen)
+        silent = f"{', '.join(unseen)} does not tell{': ' + '; '.join(why) if any(why) else ''}" if unseen else "no governed device tells"
         raise CannotTell(
             f"not started: telemetry is required, and {silent}",
             hint="Repair it (brim doctor), or leave --require-telemetry out.",
@@ -147,6 +148,12 @@ def _tells(device: Device, limits: "Limits") -> bool:
     if limits.max_temp_c is not None and device.backend != "cpu" and isinstance(device.temperature_c, Missing):
         return False
     return not isinstance(device.memory.free_bytes, Missing) or not isinstance(device.memory.available_bytes, Missing)
+
+
+def _untold(device: Device) -> str:
+    """Why a device does not tell: the first of its needed readings that is missing, in the driver's own words."""
+    needed = (device.memory.free_bytes, device.memory.available_bytes, device.temperature_c)
+    return next((value.detail for value in needed if isinstance(value, Missing) and value.detail), "")
 
 
 def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: Seat, shown: "Mapping[str, str]") -> RunResult:

@@ -63,7 +63,8 @@ def test_35_a_driver_that_changes_under_a_run_is_lost_telemetry(tmp_path) -> Non
     (tmp_path / "again").mkdir()
     code, rows, said = rehearse(tmp_path / "again", card(**broken), flags=("--require-telemetry", "--max-temp", "83"), starts=False)
     assert code == 4, said
-    assert "telemetry is required, and cuda:0 does not tell" in said
+    assert "telemetry is required, and cuda:0 does not tell: " in said
+    assert "version mismatch" in said
 
 
 class Cards:  # its methods have the binding's own names

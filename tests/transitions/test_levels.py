@@ -2,6 +2,7 @@
 
 import pytest
 
+from brim.facts.device import Host
 from brim.facts.settings import SECOND
 from brim.policy import levels
 from brim.policy.states import ARROWS, BLOCK, ORDER, RUN, STAGES, THROTTLE, UNKNOWN, Signal
@@ -133,6 +134,15 @@ def test_a_budget_less_what_the_job_holds():
     assert drive.look(held=6 * GIB).level() == RUN
     assert drive.look(held=8 * GIB - 512 * MIB - GIB + 1).level() == THROTTLE
     assert drive.look(held=8 * GIB - 512 * MIB + 1).level() == BLOCK
+
+
+def test_shared_memory_that_is_full_is_told():
+    """Case 49: /dev/shm that is nearly full is a level of its own and is told, since the job would die of a bus error; nothing is stopped or asked for it."""
+    drive = Drive().look(host=Host(shm_free_bytes=64 << 20)).look(host=Host(shm_free_bytes=1 << 20))
+    assert "1.00 MiB free in /dev/shm: a data loader that needs more ends with a bus error" in drive.said
+    assert drive.did == []
+    for never in (Host(), Host(shm_free_bytes=0)):  # not here, or full before the run
+        assert not [track for track in Drive().look(host=never).look().state.tracks if track.name == "shm:host"]
 
 
 def test_a_frozen_temperature_is_unknown():

@@ -103,7 +103,8 @@ def _observe(limits: Limits, state: State, look: Look, now: int) -> "tuple[State
             if limits.governs(device.id):
                 found += _of_device(limits, state, look, device, tracks, trends, now)
         found += [signals.absent(name) for name in absent if f"memory:{name}" not in tracks]
-        found += signals.host(limits, look, now)
+        own = signals.host(limits, look, now)  # /dev/shm that was full before this run is not its doing, and may not be there at all
+        found += [signal for signal in own if signal.name != "shm:host" or signal.name in tracks or signal.level == RUN]
     names = {signal.name for signal in found}
     why = "no reading for too long" if signals.too_old(limits, look, now) else "it is in no reading any more"
     for track in known:

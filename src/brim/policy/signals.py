@@ -36,6 +36,7 @@ HYSTERESIS_C = 3.0
 FATAL_XIDS = frozenset({48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 154})
 _DEAD_XIDS = frozenset({79, 119, 120, 154})
 PRESSURE_THROTTLE, PRESSURE_BLOCK = 20.0, 60.0
+SHM_FLOOR = 8 << 20  # a container's own /dev/shm has 64 MiB by default
 
 
 def known(value: object) -> "int | float | None":
@@ -200,6 +201,11 @@ def host(limits: Limits, look: Look, now: int) -> list[Signal]:
         relaxed = THROTTLE if disk < limits.disk_floor_bytes * 5 // 4 else RUN
         why = f"{format_bytes(int(disk))} free where checkpoints go, {format_bytes(limits.disk_floor_bytes)} wanted"
         found.append(Signal(name="disk:host", kind=DISK, device="cpu", level=level_now, relaxed=relaxed, why=why, value=disk))
+    shared = known(seen.shm_free_bytes)
+    if shared is not None:
+        level_now, relaxed = (THROTTLE if shared < floor else RUN for floor in (SHM_FLOOR, SHM_FLOOR * 5 // 4))
+        why = f"{format_bytes(int(shared))} free in /dev/shm: a data loader that needs more ends with a bus error"
+        found.append(Signal(name="shm:host", kind=DISK, device="cpu", level=level_now, relaxed=relaxed, why=why, value=shared))
     if look.words is not None and look.words.step > 0 and limits.job_silent_ns:
         silent = now - look.words.beat_ns
         level_now = THROTTLE if silent > limits.job_silent_ns else RUN
