@@ -32,6 +32,18 @@ def tensors_of(kind, name):
     return found["metadata"], found["tensors"]
 
 
+def drafting():
+    """(model, checkpoint, workload, sampled, compute bytes, memory bytes) of every made-up context of next-token blocks, before and with the draft's sampler."""
+    for name, model in _load("llamacpp_drafting.json.gz")["models"].items():
+        made = _checkpoint(name, model["metadata"], model["tensors"])
+        for run, compute, memory in zip(model["runs"], model["reserved"], model["memory"], strict=True):
+            ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, _, _, _, kind = run
+            asked = LlamaWorkload(
+                program="llama-server", ctx=ctx, batch=2048, ubatch=ubatch, slots=slots, kv_unified=bool(unified), ctk=ctk, ctv=ctv, flash_attn="on" if flash else "off", outputs=outputs,
+            )  # fmt: skip
+            yield name, made, asked, kind == 2, compute, memory
+
+
 @cache
 def made_up():
     """Every made-up model by name, with the runs of its file where it has none of its own."""
@@ -45,7 +57,10 @@ def made_up():
 @cache
 def checkpoint_of(kind, name):
     """The checkpoint of a shape (`kind` is `shapes`) or of a made-up model (`models`)."""
-    metadata, listed = tensors_of(kind, name)
+    return _checkpoint(name, *tensors_of(kind, name))
+
+
+def _checkpoint(name, metadata, listed):
     tensors, offset = [], 0
     for tensor, dims, dtype in listed:
         size = ggml_tensor_bytes(dtype, tuple(dims))

@@ -5,7 +5,7 @@
 //   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|Q|B|F KEY a,b,c are arrays (Q of 64 bits)
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   file PATH               a sparse GGUF file to open instead of a model made of the metadata alone, which has every optional tensor
-//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]
+//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers)
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
 #include "ggml.h"
@@ -82,6 +82,7 @@ int main(int argc, char **argv) {
             cp.n_rs_seq = rows;
             if (mtp) {
                 cp.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
+                cp.n_outputs_max_per_seq = 1;
             }
             cp.embeddings = emb;
             auto ty = [](std::string s) {
@@ -97,6 +98,14 @@ int main(int argc, char **argv) {
             if (!c) {
                 printf("run FAIL %s\n", line.c_str());
                 continue;
+            }
+            if (mtp == 2) { // as the draft does before its first token
+                for (int i = 0; i < nseq; i++) {
+                    auto *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+                    llama_sampler_chain_add(chain, llama_sampler_init_top_k(10));
+                    llama_set_sampler(c, i, chain);
+                }
+                c->sched_reserve();
             }
             size_t comp = 0, cx = 0;
             for (auto &e : c->memory_breakdown()) {

@@ -1,4 +1,4 @@
-"""Runs the oracle of made-up models (llamacpp_reserve.cpp) and keeps what it says. Run: `python -m tests.evidence.llamacpp_reserve BINARY [--add FILE.json] [NAME …]`.
+"""Runs the oracle of made-up models (llamacpp_reserve.cpp), keeps what it says, or asks again whether it still says so. Run: `python -m tests.evidence.llamacpp_reserve BINARY [--add FILE.json] [--golden FILE] [NAME …]`.
 
 FILE.json maps a name to the header's keys of a new made-up model (and may give its own `runs` and the names `listed` in the header); without names every model that was kept is asked again and compared.
 """
@@ -9,6 +9,8 @@ import json
 import subprocess
 import tempfile
 from pathlib import Path
+
+from tests.gguf_bytes import write_sparse
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_reserved.json.gz"
 
@@ -26,19 +28,17 @@ def _line(key, value):
     return f"{'u' if isinstance(value, int) else 'f' if isinstance(value, float) else 's'} {key} {value}"
 
 
-def ask(binary, metadata, runs, nodes=False, listed=()):
-    """Tensors, compute bytes and memory bytes (None where the engine refuses) of every run; with `nodes` the operations of each run, too."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write(
-            "\n".join(
-                [
-                    *(_line(key, value) for key, value in metadata.items()),
-                    *(f"t {item}" for item in listed),
-                    *("run " + " ".join(map(str, run)) for run in runs),
-                    "",
-                ]
-            )
-        )
+def ask(binary, metadata, runs, nodes=False, listed=(), tensors=None):
+    """Tensors, compute bytes and memory bytes (None where the engine refuses) of every run; with `nodes` the operations of each run, too.
+
+    With `tensors` (name, dims, type) the engine opens a sparse file of them, as it must where it asks the file what is in it.
+    """
+    with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        given = [*(_line(key, value) for key, value in metadata.items()), *(f"t {item}" for item in listed)]
+        if tensors is not None:
+            write_sparse(f"{folder}/model.gguf", metadata, tensors)
+            given = [f"file {folder}/model.gguf"]
+        file.write("\n".join([*given, *("run " + " ".join(map(str, run)) for run in runs), ""]))
         file.flush()
         extra = {"NODES": "1"} if nodes else {}
         if any(key.endswith("nextn_predict_layers") for key in metadata):
@@ -69,21 +69,35 @@ def main():
     words = argparse.ArgumentParser()
     words.add_argument("binary")
     words.add_argument("--add", default="")
+    words.add_argument("--golden", default=str(GOLDEN))
     words.add_argument("names", nargs="*")
     given = words.parse_args()
-    kept = json.loads(gzip.decompress(GOLDEN.read_bytes()))
+    golden = Path(given.golden)
+    kept = json.loads(gzip.decompress(golden.read_bytes())) if golden.exists() else {"build": 11434, "models": {}, "runs": []}
     models = kept["models"]
     if given.add:
         for name, made in json.loads(Path(given.add).read_text()).items():
-            runs, listed = made.pop("runs", None), made.pop("listed", [])
-            found = ask(given.binary, made, runs or kept["runs"], listed=listed)
-            models[name] = {"metadata": dict(sorted(made.items())), **found, **({"runs": runs} if runs else {}), **({"listed": listed} if listed else {})}
+            runs, listed, tensors = made.pop("runs", None), made.pop("listed", []), made.pop("tensors", None)
+            found = ask(given.binary, made, runs or kept["runs"], listed=listed, tensors=tensors)
+            models[name] = {
+                "metadata": dict(sorted(made.items())),
+                **found,
+                **({"runs": runs} if runs else {}),
+                **({"listed": listed} if listed else {}),
+                **({"file": True} if tensors else {}),
+            }
             print(name, found["reserved"], found["memory"], flush=True)
         kept["models"] = dict(sorted(models.items()))
-        GOLDEN.write_bytes(gzip.compress(json.dumps(kept, sort_keys=True).encode(), mtime=0))
+        golden.write_bytes(gzip.compress(json.dumps(kept, sort_keys=True).encode(), mtime=0))
         return
     for name in given.names or models:
-        found = ask(given.binary, models[name]["metadata"], models[name].get("runs", kept["runs"]), listed=models[name].get("listed", ()))
+        found = ask(
+            given.binary,
+            models[name]["metadata"],
+            models[name].get("runs", kept["runs"]),
+            listed=models[name].get("listed", ()),
+            tensors=models[name]["tensors"] if models[name].get("file") else None,
+        )
         print(name, "as kept" if all(found[key] == models[name][key] for key in ("reserved", "memory")) else f"differs: {found['reserved']} {found['memory']}")
 
 

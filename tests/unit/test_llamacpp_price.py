@@ -2,12 +2,13 @@
 
 import pytest
 
-from brim.engines.llama_cpp import caches, context, hparams, price, reserve, weights
+from brim.engines.llama_cpp import caches, context, hparams, mtp, price, reserve, weights
 from brim.engines.llama_cpp.allocator import Arena
+from brim.engines.llama_cpp.price import next_token_context
 from brim.engines.llama_cpp.program import Program
 from brim.facts.device import DeviceSpec
 from brim.facts.workload import LlamaWorkload
-from tests.allocations import MIB, PARTS, checkpoint_of, devices_of, measured, priced, reserved, rows, workload_of
+from tests.allocations import MIB, PARTS, checkpoint_of, devices_of, drafting, measured, priced, reserved, rows, workload_of
 
 CARD = DeviceSpec(id="cuda:0", backend="cuda", total_bytes=24 << 30, free_bytes=24 << 30)
 SHAPES = sorted({row["model"] for row in rows()})
@@ -44,6 +45,24 @@ def test_reserved_on_the_cpu() -> None:
         if not (whole == part == compute and abs(held - memory) <= 4096):
             wrong.append((name, asked.ctx, whole, part, compute, held, memory))
     assert not wrong, wrong
+
+
+def test_the_context_of_next_token_blocks() -> None:
+    """Every architecture with such a block: the draft's graph, before and with its sampler, and its cache are the engine's to the byte."""
+    wrong, seen = [], set()
+    for name, made, asked, sampled, compute, memory in drafting():
+        hp = hparams.read(made)
+        assert isinstance(hp, hparams.Hparams), (name, hp)
+        seen.add(hp.arch)
+        found = context.Context(asked, hp, 11434).drafting(sampled=sampled)
+        _, laid = reserve.remembered(hp, found, weights.place(hp, asked, (), load_mtp=True))
+        parts, wanting = next_token_context(made, asked, (), version=11434)
+        held = sum(part.bytes.likely for part in parts if part.name in PARTS["context"])
+        work = next((part.bytes for part in parts if part.name == "compute_buffer"), None)
+        if wanting or laid.allocated["cpu"] != compute or held != memory or work is None or not work.low <= compute <= work.high:
+            wrong.append((name, asked.ctx, sampled, laid.allocated, compute, held, memory, wanting))
+    assert not wrong, wrong
+    assert seen == set(mtp.BLOCKS)
 
 
 def test_every_part_is_argued() -> None:

@@ -159,10 +159,23 @@ def _compressed(hp: Hparams, context: Context) -> Memory:
     return Memory(base=keys("base", context.cells, (), width, 0), window=keys("window", narrow, every, width, turned), beside=beside, reads=tuple(every))
 
 
+def _drafting(hp: Hparams, context: Context) -> Memory:
+    """What the context of the next-token blocks keeps: attention of those blocks alone, and qwen4exp's indexer (LLAMA_CONTEXT_TYPE_MTP)."""
+    blocks = list(range(hp.layers, hp.blocks))
+    base = _cache(hp, context, "base", context.cells, [il for il in blocks if not hp.windowed[il]])
+    window = _cache(hp, context, "window", context.window_cells, [il for il in blocks if hp.windowed[il]]) if hp.window_kind else None
+    beside: tuple[Cache, ...] = ()
+    if hp.arch == "qwen4exp":
+        beside = tuple(cache.replace(rows=tuple((il, cache.rows[0][1], 0) for il in blocks)) for cache in _indexer(hp, context) if cache.rows)
+    return Memory(base=base, window=window, beside=beside, reads=tuple(range(hp.blocks)))
+
+
 def remember(hp: Hparams, context: Context) -> Memory:
     """The memory module that llama.cpp makes for a model and a context."""
     if hp.arch in CACHELESS:
         return Memory()
+    if context.mtp:
+        return _drafting(hp, context)
     if hp.compressed:
         return _compressed(hp, context)
     state = None

@@ -54,7 +54,7 @@ def price_with(
         parts += added
         missing += wanting
     elif "draft-mtp" in workload.spec_types:
-        added, wanting = _mtp(checkpoint, workload, plan)
+        added, wanting = _mtp(checkpoint, workload, plan, devices, version=version)
         parts += added
         missing += wanting
     if beside.projector is not None:
@@ -99,12 +99,39 @@ def _first(value: "Any", index: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _mtp(checkpoint: Checkpoint, workload: LlamaWorkload, plan: Plan) -> tuple[list[Part], list[str]]:
-    """The context that drafts with the model's own MTP block: a cache of that block alone, and a graph of one block (bounded by the model's own)."""
+def _mtp(checkpoint: Checkpoint, workload: LlamaWorkload, plan: Plan, devices: tuple[DeviceSpec, ...], *, version: int) -> tuple[list[Part], list[str]]:
+    """The context that drafts with the model's own MTP block: a cache of that block alone and its graph; where that is not modelled a span below the model's own."""
+    from brim.engines.llama_cpp.price import next_token_context
+
     arch, keys = checkpoint.architecture, checkpoint.metadata
     blocks = _first(keys.get(f"{arch}.nextn_predict_layers"))
     if not blocks:
         return [], ["the MTP context: the header names no MTP block (nextn_predict_layers)"]
+    slots = workload.slots or 1
+    trained = keys.get(f"{arch}.context_length", 0)
+    own = workload.replace(
+        ctx=workload.ctx or _known(plan, "ctx", trained if isinstance(trained, int) else 0), ctk=workload.draft_ctk or "f16", ctv=workload.draft_ctv or "f16", outputs=slots,
+        embeddings=False, rollback_rows=0, pooling=None, draft_model=None, spec_types=(), lora=(), mmproj=None, load_mtp=True,
+    )  # fmt: skip
+    priced, wanting = next_token_context(checkpoint, own, devices, version=version)
+    if wanting:
+        return _bounded_mtp(checkpoint, workload, plan, blocks, wanting)
+    parts = [
+        Part(name="draft", device=part.device, bytes=part.bytes, rule=f"MTP context's {part.name}: {part.rule}", source=f"{_MTP}; {part.source}")
+        for part in priced
+    ]
+    hidden = 4 * (_first(keys.get(f"{arch}.embedding_length_out")) or _first(keys.get(f"{arch}.embedding_length"))) * (workload.batch or 2048)
+    hidden *= _first(keys.get(f"{arch}.hyper_connection.count")) or 1
+    rule = f"hidden states of a batch beside the model's logits, from the first prompt on: 0 to {hidden}"
+    parts.append(
+        Part(name="draft", device="cpu", bytes=Span(low=0, likely=0, high=hidden), rule=rule, source="src/llama-context.cpp `output_reserve`, llama.cpp b11434")
+    )
+    return parts, []
+
+
+def _bounded_mtp(checkpoint: Checkpoint, workload: LlamaWorkload, plan: Plan, blocks: int, wanting: str) -> tuple[list[Part], list[str]]:
+    """An MTP context whose graph is not modelled: its cache by the header's widths, and a graph of one block, bounded by the model's own."""
+    arch, keys = checkpoint.architecture, checkpoint.metadata
     heads = _first(keys.get(f"{arch}.attention.head_count_kv"), -1) or _first(keys.get(f"{arch}.attention.head_count_kv"))
     width = _first(keys.get(f"{arch}.embedding_length"))
     queries = max(1, _first(keys.get(f"{arch}.attention.head_count")))
@@ -134,7 +161,7 @@ def _mtp(checkpoint: Checkpoint, workload: LlamaWorkload, plan: Plan) -> tuple[l
         parts.append(
             Part(
                 name="draft", device=home, bytes=Span(low=likely // 4, likely=likely, high=own.bytes.high + extra), source=_MTP,
-                rule=f"MTP context's compute_buffer: not replayed; a graph of one block, at most the model's own {likely} + 4 embedding rows ({extra})",
+                rule=f"MTP context's compute_buffer: not replayed ({wanting}); a graph of one block, at most the model's own {likely} + 4 embedding rows ({extra})",
             )
         )  # fmt: skip
     return parts, []

@@ -47,11 +47,13 @@ class Context:
         "fused_indexer",
         "kv_offload",
         "load_mtp",
+        "mtp",
         "op_offload",
         "outputs",
         "pooling",
         "program",
         "rollback",
+        "sampled",
         "sequence_tokens",
         "sequences",
         "streams",
@@ -86,6 +88,7 @@ class Context:
         self.op_offload = workload.op_offload is not False
         self.swa_full = bool(workload.swa_full)
         self.fused_indexer = True
+        self.mtp = self.sampled = False
         self._types(workload, hp)
         self._sizes(workload, hp)
         self._outputs(workload, server=server, capped=hp.arch not in ENCODED)
@@ -145,6 +148,14 @@ class Context:
             return self.cells
         wanted = min(self.cells, hp.window * (self.sequences if self.unified else 1) + self.ubatch)
         return round_up(wanted, 256 if self.version >= SWA_PADDING_256 else 32)
+
+    def drafting(self, *, sampled: bool) -> "Context":
+        """The context of the model's own next-token block beside this one's settings: no state, and the draft's sampler in the graph once it has run."""
+        made = object.__new__(Context)
+        for name in self.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.mtp, made.sampled, made.rollback = True, sampled, 0
+        return made
 
     def at(self, cells: int) -> "Context":
         """The same context with caches of another length; all that decides the graph's operations stays."""

@@ -107,21 +107,23 @@ def _chosen(b: Builder, il: int, cur: T, low: T, inp: _Inputs) -> T:
     return g.cont(g.best(scores(b, il, q, keys, weights, inp.mask), min(inp.cache.cells, most)))
 
 
-class _Graph:
-    """What all layers share."""
+class Layers:
+    """What all layers share. `drafting` is the context of the next-token block, which has a window and nothing compressed."""
 
-    def __init__(self, b: Builder) -> None:
+    def __init__(self, b: Builder, *, drafting: bool = False) -> None:
         hp, flash = b.hp, b.context.flash
         assert b.memory.window is not None
         self.b = b
         self.streams = int(hp.get("hyper_connection.count", 0))
         if self.streams != 4:
             raise Wanting("deepseek4.hyper_connection.count is not 4: llama.cpp lays out four residual streams only")
-        window = b.memory.window
-        self.window = window
+        window = self.window = b.memory.window
+        streams = window.streams if drafting else b.sequences
         self.ids = g.given("I64", b.tokens)
-        self.mask = g.given("F16" if flash else "F32", window.cells, b.tokens // b.sequences, 1, b.sequences)
+        self.mask = g.given("F16" if flash else "F32", window.cells, b.tokens // streams, 1, streams)
         self.rot = g.given("F32", window.rotation_k, window.rotation_k) if window.rotation_k else None
+        if drafting:
+            return
         self.fours = _Inputs(b, "fours", 4, overlap=True, half=flash)
         self.many = _Inputs(b, "many", 128, overlap=False, half=flash)
         self.indexer = _Inputs(b, "indexer", 4, overlap=True, half=b.context.fused_indexer)
@@ -225,7 +227,7 @@ def deepseek4(b: Builder) -> T:
     hp = b.hp
     cur = embed(b)
     ids = b.output_ids()
-    made = _Graph(b)
+    made = Layers(b)
     b.expand(made.mask)
     streams = g.repeat(g.reshape(cur, hp.width, 1, b.tokens), hp.width, made.streams, b.tokens, 1)
     hashed = int(hp.get("hash_layer_count", 0))

@@ -170,7 +170,7 @@ def experts(
     if gate_bias is not None:
         logits = g.add(logits, gate_bias)
     scale = float(hp.get("expert_weights_scale", 0.0))
-    chosen, weights = route(b, logits, il, gating=gating, normalise=normalise, scaled=scale not in (0.0, 1.0), bias=None if known else b.layer(il, "exp_probs_b.bias") or b.layer(il, "exp_probs_b.weight"),
+    chosen, weights = route(b, logits, il, gating=gating, normalise=normalise, scaled=scale not in (0.0, 1.0), bias=None if known else b.layer(il, "exp_probs_b.bias") or b.layer(il, "exp_probs_b.weight") or b.layer(il, "exp_probs_b"),
                             raw_selection=weigh_first, used=used, experts=count, chosen=known, each=each)  # fmt: skip
     cur = g.reshape(cur, width, 1, tokens)
     if weigh_first:

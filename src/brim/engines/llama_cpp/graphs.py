@@ -75,8 +75,8 @@ def known(arch: str) -> bool:
 def build(b: Builder) -> None:
     """Lay out the graph of the builder's model; an architecture without a row is a `Wanting`."""
     arch = b.hp.arch
-    style = STYLES.get(arch)
-    module, _, name = _BUILDERS.get(arch, "").partition(".")
+    style = None if b.context.mtp else STYLES.get(arch)
+    module, _, name = ("mtp.build" if b.context.mtp else _BUILDERS.get(arch, "")).partition(".")
     if style is not None:
         decoder(b, style)
     elif module:

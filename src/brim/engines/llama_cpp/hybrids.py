@@ -275,7 +275,7 @@ def nemotron_h(b: Builder) -> T:
         elif b.layer(il, "ffn_gate_inp.weight") is None:
             cur = dense(b, cur, il, "relu_sqr")
         else:
-            cur = _nemotron_experts(b, cur, il)
+            cur = nemotron_experts(b, cur, il)
         cur = g.add(cur, residual)
     cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
     cur.output = True
@@ -284,7 +284,7 @@ def nemotron_h(b: Builder) -> T:
     return b.finish(cur, normed=False)
 
 
-def _nemotron_experts(b: Builder, cur: T, il: int) -> T:
+def nemotron_experts(b: Builder, cur: T, il: int) -> T:
     """Experts in a narrower space, and a shared expert."""
     down, up = b.layer(il, "ffn_latent_down.weight"), b.layer(il, "ffn_latent_up.weight")
     narrow = cur if down is None else g.mul_mat(down, cur)

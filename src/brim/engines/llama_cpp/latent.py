@@ -88,15 +88,15 @@ def deepseek2(b: Builder) -> T:
     b.attend_to(keys_only=bool(hp.mla))
     ids = b.output_ids()
     lead = int(hp.get("leading_dense_block_count", 0))
-    gating = int(hp.get("expert_gating_func", 0)) or _gating(b)
+    chosen_by = gating(b)
     for il in b.walk:
         residual = cur
         cur = latent_attention(b, il, b.normed(cur, il, "attn_norm"), temperature)
-        cur = behind(b, il, cur, residual, ids, lead, gating)
+        cur = behind(b, il, cur, residual, ids, lead, chosen_by)
     return b.finish(cur)
 
 
-def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int, gating: int) -> T:
+def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int, scored_by: int) -> T:
     """What follows attention in a layer: the residual, a dense block in the leading layers, experts with a shared expert in the others. Without `ids` all rows stay."""
     if il == b.last and ids is not None:
         cur, residual = b.pick(cur, ids), b.pick(residual, ids)
@@ -106,14 +106,17 @@ def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int,
         cur = dense(b, cur, il)
     else:
         normed = cur
-        cur = experts(b, normed, il, gating=gating, normalise=bool(b.hp.get("expert_weights_norm", False)))
+        cur = experts(b, normed, il, gating=scored_by, normalise=bool(b.hp.get("expert_weights_norm", False)))
         extra = shared(b, normed, il)
         cur = cur if extra is None else g.add(cur, extra)
     return g.add(cur, joined)
 
 
-def _gating(b: Builder) -> int:
-    """Files from before the key: softmax, but sigmoid for the GLM 4.7 lite shape."""
+def gating(b: Builder) -> int:
+    """How experts are scored. Files from before the key: softmax, but sigmoid for the GLM 4.7 lite shape."""
+    stated = int(b.hp.get("expert_gating_func", 0))
+    if stated:
+        return stated
     return 2 if b.hp.layers in (47, 48) and b.hp.vocabulary == 154880 else SOFTMAX
 
 

@@ -72,6 +72,46 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
     )  # fmt: skip
 
 
+def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int) -> "tuple[list[Part], str]":
+    """Cache, graph and output rows of the context that drafts with the model's own next-token blocks (no weights: they are the model's), and what is wanting or "".
+
+    The graph is reserved at the start, and again with the draft's sampler in it before the first token: the span holds both.
+    """
+    hp = hparams.read(checkpoint)
+    if isinstance(hp, Missing):
+        return [], hp.detail
+    try:
+        first = Context(workload, hp, version).drafting(sampled=False)
+        placement = weights.placed(hp, workload, devices, load_mtp=True)
+        memory, start = reserve.remembered(hp, first, placement)
+        _, later = reserve.remembered(hp, first.drafting(sampled=True), placement)
+    except Wanting as why:
+        return [], str(why)
+    compute = []
+    for before, after in zip(_compute(hp, first, start, placement), _compute(hp, first, later, placement), strict=True):
+        low, high = min(before.bytes.low, after.bytes.low), max(before.bytes.high, after.bytes.high)
+        compute.append(after.replace(bytes=Span(low=low, likely=after.bytes.likely, high=high)))
+    rows, vocabulary = first.sequences, hp.vocabulary
+    start_bytes = 4 * vocabulary * rows
+    most = start_bytes + 4 * rows * (3 * vocabulary + 1 + _width_out(hp))
+    rule = f"4 B × {vocabulary} tokens × {rows} sequences = {start_bytes}; with the sampler's rows and hidden states {most}"
+    output = Part(
+        name="output_buffer",
+        device=HOST,
+        bytes=Span(low=start_bytes, likely=start_bytes, high=most),
+        rule=rule,
+        source=f"{_BUILD}, llama-context.cpp: output_reserve",
+    )
+    return [*_caches(hp, first, memory, placement), *compute, output], ""
+
+
+def _width_out(hp: Hparams) -> int:
+    """Width of a row of embeddings (`n_embd_out`)."""
+    if hp.arch in ("deepseek4", "qwen4exp"):
+        return hp.width * int(hp.get("hyper_connection.count", 1))
+    return int(hp.get("embedding_length_out", 0)) or hp.width
+
+
 def _no_model(checkpoint: Checkpoint) -> str:
     """What the file is where it is no model that llama.cpp could open; "" where it is one."""
     if "general.architecture" not in checkpoint.metadata:
@@ -201,7 +241,7 @@ def _output(hp: Hparams, context: Context) -> Part:
     size = 4 * hp.vocabulary * rows
     rule = f"4 B × {hp.vocabulary} tokens × {rows} sequences"
     if context.embeddings:
-        width = int(hp.get("embedding_length_out", 0)) or hp.width
+        width = _width_out(hp)
         size += 4 * width * rows
         rule += f" + 4 B × {width} × {rows}"
     return Part(name="output_buffer", device=HOST, bytes=exactly(size), rule=f"{rule} = {size}", source=f"{_BUILD}, llama-context.cpp: output_reserve")

@@ -27,7 +27,7 @@ def conv_rows(b: Builder, il: int, mixed: T, steps: int, channels: int, kind: st
     return joined
 
 
-class _Pools:
+class Pools:
     """The inputs that the layers with an indexer share (`build_inp_kpool`): pools of cells, their members, the tail, and those to make anew."""
 
     __slots__ = ("cells", "chosen", "each", "fresh_at", "fresh_cells", "fresh_turns", "inp", "mask", "members", "tail")
@@ -46,7 +46,7 @@ class _Pools:
         self.chosen = min(count, b.hp.indexer[2] // each)
 
 
-def _scored(b: Builder, il: int, cur: T, pools: _Pools) -> T:
+def _scored(b: Builder, il: int, cur: T, pools: Pools) -> T:
     """One score for each token and pool; this batch's keys and pools are written first."""
     assert b.hp.indexer is not None
     heads, size, _ = b.hp.indexer
@@ -76,7 +76,7 @@ def _scored(b: Builder, il: int, cur: T, pools: _Pools) -> T:
     return made
 
 
-def _selected(b: Builder, il: int, cur: T, pools: _Pools, mask: T) -> T:
+def _selected(b: Builder, il: int, cur: T, pools: Pools, mask: T) -> T:
     """The mask of a layer: only the cells of the best pools and the tail (`build_qsa_sel`)."""
     each, chosen, tokens, cells = pools.each, pools.chosen, b.tokens, pools.inp.cache.cells
     score = _scored(b, il, cur, pools)
@@ -103,7 +103,15 @@ def _selected(b: Builder, il: int, cur: T, pools: _Pools, mask: T) -> T:
     return g.add(g.view(kept, (cells, ne[1], ne[2], ne[3]), (row, row * ne[1], row * ne[1] * ne[2])), mask)
 
 
-def _attention(b: Builder, il: int, cur: T, pools: "_Pools | None") -> T:
+def feed(b: Builder, il: int, cur: T) -> T:
+    """Experts and a gated shared one."""
+    routed = experts(b, cur, il)
+    extra = shared(b, cur, il, gate="sigmoid")
+    return routed if extra is None else g.add(routed, extra)
+
+
+def attention(b: Builder, il: int, cur: T, pools: "Pools | None") -> T:
+    """Gated attention, over the chosen pools where a layer has an indexer at work."""
     if pools is None or not b.hp.pooled[il]:
         return gated_attention(b, il, cur)
     assert b.base is not None
@@ -111,7 +119,7 @@ def _attention(b: Builder, il: int, cur: T, pools: "_Pools | None") -> T:
     return gated_attention(b, il, cur, lambda whole: g.reshape(mask, *whole.ne))
 
 
-def _mixed(b: Builder, x: T, name: str, il: int) -> "tuple[T, T]":
+def mixed(b: Builder, x: T, name: str, il: int) -> "tuple[T, T]":
     """The streams mixed to one, and their normed form (`build_hc_mix`); `il` −1 is the end of the graph, which has no operation of its own for it."""
     norm, down, up = (b.weight(f"{name}_{part}.weight") for part in ("norm", "down", "up"))
     if norm is None or down is None or up is None:
@@ -131,13 +139,13 @@ def _mixed(b: Builder, x: T, name: str, il: int) -> "tuple[T, T]":
     return g.scale(total), normed
 
 
-def _entry(b: Builder, il: int, x: T, name: str) -> "tuple[T, T]":
+def entry(b: Builder, il: int, x: T, name: str) -> "tuple[T, T]":
     """What a block reads, and how its result goes back to the streams."""
-    cur, normed = _mixed(b, x, f"blk.{il}.{name}", il)
+    cur, normed = mixed(b, x, f"blk.{il}.{name}", il)
     return cur, b.mm(b.need(il, f"{name}_inject.weight"), normed)
 
 
-def _joined(b: Builder, il: int, residual: T, cur: T, inject: T) -> T:
+def joined(b: Builder, il: int, residual: T, cur: T, inject: T) -> T:
     """A block's result added to every stream by its own weight (`build_hc_combine`)."""
     weights = g.scale(g.unary(g.scale(inject), "sigmoid"))
     made = T("DSV4_HC_POST", "F32", residual.ne, (cur, residual, weights))
@@ -199,7 +207,7 @@ def qwen4exp(b: Builder) -> T:
     cur = embed(b)
     b.recur()
     b.attend_to()
-    pools = _Pools(b, b.attention_input(b.memory.named("indexer"), keys_only=True)) if hp.pool and b.memory.named("indexer").rows else None
+    pools = Pools(b, b.attention_input(b.memory.named("indexer"), keys_only=True)) if hp.pool and b.memory.named("indexer").rows else None
     ids = b.output_ids()
     found = _words(b)
     streams = g.repeat(g.reshape(cur, hp.width, 1, b.tokens), hp.width, count, b.tokens, 1)
@@ -207,17 +215,14 @@ def qwen4exp(b: Builder) -> T:
     for il in b.walk:
         if il == hp.history[0] and found is not None:
             streams = _looked_up(b, il, found, streams)
-        cur, inject = _entry(b, il, streams, "hc_attn")
+        cur, inject = entry(b, il, streams, "hc_attn")
         b.expand(cur)
-        cur = delta_net(b, il, cur, gate_by="sigmoid", conv_rows=conv_rows) if hp.recurrent[il] else _attention(b, il, cur, pools)
+        cur = delta_net(b, il, cur, gate_by="sigmoid", conv_rows=conv_rows) if hp.recurrent[il] else attention(b, il, cur, pools)
         if il == b.last:
             cur, inject = b.pick(cur, ids), b.pick(inject, ids)
             streams = g.reshape(b.pick(g.reshape(streams, hp.width * count, b.tokens), ids), hp.width, count, b.outputs)
-        streams = _joined(b, il, streams, cur, inject)
-        cur, inject = _entry(b, il, streams, "hc_ffn")
-        routed = experts(b, cur, il)
-        extra = shared(b, cur, il, gate="sigmoid")
-        cur = routed if extra is None else g.add(routed, extra)
-        streams = _joined(b, il, streams, cur, inject)
-    cur, _ = _mixed(b, streams, "output_hc", -1)
+        streams = joined(b, il, streams, cur, inject)
+        cur, inject = entry(b, il, streams, "hc_ffn")
+        streams = joined(b, il, streams, feed(b, il, cur), inject)
+    cur, _ = mixed(b, streams, "output_hc", -1)
     return b.finish(cur, normed=False)

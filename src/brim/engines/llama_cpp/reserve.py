@@ -157,7 +157,7 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
         memory = _settle(hp, context, memory, placement, where)
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.cells, context.streams, context.window_cells, context.total_cells,
-        context.kv_offload, context.op_offload, context.rollback, context.version, context.embeddings, context.pooling, where,
+        context.kv_offload, context.op_offload, context.rollback, context.version, context.embeddings, context.pooling, context.mtp, context.sampled, where,
     )  # fmt: skip
     found = _RECENT.get(key)
     if found is not None and found[0] is hp:
@@ -195,7 +195,7 @@ def _from_program(hp: Hparams, context: Context, placement: Placement, where: "t
         return None
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.streams, context.window_cells if slides else 0, context.kv_offload, context.op_offload,
-        context.rollback, context.version, context.embeddings, context.pooling, where,
+        context.rollback, context.version, context.embeddings, context.pooling, context.mtp, context.sampled, where,
     )  # fmt: skip
     learned = _LEARNED.get(key)
     if learned is None or learned.hp is not hp:
