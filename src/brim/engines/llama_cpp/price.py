@@ -82,7 +82,7 @@ def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices:
         return [], hp.detail
     try:
         first = Context(workload, hp, version).drafting(sampled=False)
-        placement = weights.placed(hp, workload, devices, load_mtp=True)
+        placement = weights.placed(hp, workload, devices, load_mtp=True, version=version)
         memory, start = reserve.remembered(hp, first, placement)
         _, later = reserve.remembered(hp, first.drafting(sampled=True), placement)
     except Wanting as why:
