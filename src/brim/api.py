@@ -113,7 +113,7 @@ def fit(
     if model is None:
         raise Usage("fit: a MODEL is needed, or the engine's command behind --")
     asked = workload or LlamaWorkload()
-    resolved, notes = resolve(asked)
+    resolved, notes = resolve(asked, version or NEWEST_BUILD)
     from brim.checkpoint import converted
 
     checkpoint, told = converted(read(model) if isinstance(model, str) else model)

@@ -183,10 +183,14 @@ def fit_command(
         raise CannotTell(f"the {command.program} command names no model", hint="Give the model before the --: brim fit MODEL -- COMMAND")
     if isinstance(named, str):
         named = _opened(named, command.local_file, read)
+    workloads, defaults = command_workloads(command), command.defaults
+    older, told = resolve(command.given, version)
+    if workloads == (resolve(command.given)[0],) != (older,):  # an older build's own defaults; what a sweep sets is left alone
+        workloads, defaults = (older,), told
     chosen, strangers = chosen_by_engine(left_visible(devices, command.visible), command.devices)
     return fit_llama(
-        named, command_workloads(command), chosen, read=read, version=version, fixed=fixed_by(command.given),
-        caveats=(*caveats, *command.caveats, *strangers), defaults=command.defaults, unpriced=command.unpriced, learn=learn,
+        named, workloads, chosen, read=read, version=version, fixed=fixed_by(command.given),
+        caveats=(*caveats, *command.caveats, *strangers), defaults=defaults, unpriced=command.unpriced, learn=learn,
     )  # fmt: skip
 
 
@@ -293,7 +297,7 @@ def solve_llama(
         raise Usage("--for layers, experts and split need an accelerator", hint="Give one: --device cuda:24GiB.")
     if "split" in wanted and len(accelerators) < 2:
         raise Usage("--for split needs two accelerators or more", hint="Give them: --device cuda:24GiB --device cuda:12GiB.")
-    resolved, _ = resolve(workload)
+    resolved, _ = resolve(workload, version)
     if "slots" in wanted and workload.kv_unified is None:
         resolved = resolved.replace(kv_unified=False)  # an explicit -np leaves the cache in one piece a slot (tools/server/server.cpp, b11434)
     beside, missing = companions(resolved, read)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from brim.checkpoint import open_checkpoint
 from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp.builds import build_on
 from brim.engines.llama_cpp.weights import OUTPUT_FIRST
 from brim.facts.device import DeviceSpec
 from brim.facts.workload import LlamaWorkload
@@ -21,15 +22,13 @@ from brim.facts.workload import LlamaWorkload
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-logs.md"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_logs.json.gz"
 MIB = 1 << 20
-# llama.cpp's newest build number around the middle of each month, for logs that give a date only
-MONTHS = {"2024-04": 2600, "2025-01": 4400, "2025-03": 4800, "2025-04": 5100, "2025-05": 5250, "2025-06": 5600, "2025-07": 5850, "2025-09": 6400, "2025-10": 6660, "late 2025": 7100,
-          "2026-05": 9280, "2026-08": 10640, "2026-09": 11000}  # fmt: skip
 NOT_MODELLED = {
     "turbo": "cache types of a fork (turbo2, turbo3, turbo4)",
     "deepseek4": "the log's widths are not those of a header: its compressed caches follow in lines that the excerpt lacks",
     "qwen4exp": "its second cache for an indexer is not modelled",
 }
 PATTERNS = {"gpt-oss": 2, "gemma2": 2, "gemma3": 6, "gemma4": 6}
+LATE = {"late 2025": 7100}
 OLLAMA = 7437  # the llama.cpp that ollama carried in the first half of 2026 (Makefile.sync: ec98e2002, 16 December 2025)
 # what a log prints for general.file_type → the mix
 MIXES = {"Q4_K - Medium": "Q4_K_M", "Q5_K - Medium": "Q5_K_M", "Q3_K - Medium": "Q3_K_M", "Q2_K - Medium": "Q2_K", "Q4_K - Small": "Q4_K_S", "Q5_K - Small": "Q5_K_S", "Q8_0": "Q8_0", "Q6_K": "Q6_K",
@@ -55,7 +54,8 @@ def build_of(log):
         return OLLAMA
     if build.startswith("b") and build[1:5].isdigit():
         return int(build[1:].split(maxsplit=1)[0])
-    return MONTHS.get(build if build.startswith("late") else build[:7])
+    parts = build.split("-")
+    return build_on(*(int(part) for part in parts)) if len(parts) > 1 else LATE.get(build)
 
 
 def is_fork(log):

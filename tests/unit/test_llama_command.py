@@ -279,3 +279,35 @@ def test_a_file_beside_a_repository_is_kept_as_where_to_find_it() -> None:
     assert command is not None
     assert command.local_file == "x.gguf"
     assert command.mmproj_auto
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [(5192, ("off", 1, 4096, 0)), (6325, ("auto", 1, 4096, 0)), (6925, ("auto", 4, 4096, 8192)), (7410, ("auto", 4, 0, 8192)), (11434, ("auto", 4, 0, 8192))],
+)
+def test_older_builds_have_older_defaults(version, wanted) -> None:
+    """llama-server where its user says nothing: flash attention, slots, context and the prompt cache on the host, build by build."""
+    from brim.engines.llama_cpp.defaults import resolve
+    from brim.facts.workload import LlamaWorkload
+
+    filled, _ = resolve(LlamaWorkload(), version)
+    assert (filled.flash_attn, filled.slots, filled.ctx, filled.cache_ram_mib) == wanted
+    assert resolve(LlamaWorkload(program="ollama"), version) == resolve(LlamaWorkload(program="ollama"))
+
+
+@pytest.mark.parametrize(
+    ("day", "low", "high"), [((2025, 1), 4400, 4520), ((2025, 5, 20), 5400, 5470), ((2026, 5, 28), 9290, 9420), ((2026, 12, 1), 11434, 11434)]
+)
+def test_a_day_stands_for_its_newest_build(day, low, high) -> None:
+    """Days between known builds give a number between theirs; days from after the newest give that one."""
+    from brim.engines.llama_cpp.builds import build_on
+
+    assert low <= build_on(*day) <= high
+
+
+@pytest.mark.parametrize("day", [(2023, 5), (2025, 13), (2025, 0), (2025, 6, 32)])
+def test_a_day_without_a_build_gives_none(day) -> None:
+    """Months and days that there are not, and times from before the first known build."""
+    from brim.engines.llama_cpp.builds import build_on
+
+    assert build_on(*day) is None

@@ -19,7 +19,15 @@ _INT = (1 << 31) - 1  # what llama.cpp's own options hold (std::stoi)
 
 
 def _build_number(text: str) -> int:
-    """`b11434` or `11434`."""
+    """`b11434` or `11434`; or a day or month as `2025-06-24` or `2025-06`, which stands for the newest build of then."""
+    parts = text.split("-")
+    if 2 <= len(parts) <= 3 and all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts):
+        from brim.engines.llama_cpp.builds import build_on
+
+        found = build_on(*(int(part) for part in parts))
+        if found is None:
+            raise argparse.ArgumentTypeError(f"{text!r}: no build of llama.cpp is known of then")
+        return found
     digits = text.removeprefix("b")
     if not (digits.isascii() and digits.isdigit()) or int(digits) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no build of llama.cpp: write b{NEWEST_BUILD}")
@@ -91,7 +99,13 @@ def add_devices(parser: Parser) -> None:
     group.add_argument("--engine", metavar="E", default="llama.cpp", help=f"{', '.join(PACKAGINGS)} (default llama.cpp)")
     group.add_argument("--device", action="append", metavar="D", help="cuda:0, cuda:24GiB (hypothetical), cpu:64GiB, a name; repeatable")
     group.add_argument("--reserve", type=fraction, metavar="FRACTION", help="hold back this share of each device (0…1)")
-    group.add_argument("--engine-version", type=_build_number, default=NEWEST_BUILD, metavar="bNNNN", help=f"build of llama.cpp (default b{NEWEST_BUILD})")
+    group.add_argument(
+        "--engine-version",
+        type=_build_number,
+        default=NEWEST_BUILD,
+        metavar="bNNNN|YYYY-MM[-DD]",
+        help=f"build of llama.cpp, or a day that had it as its newest (default b{NEWEST_BUILD})",
+    )
 
 
 # flag → (workload field, type or action, metavar, help)

@@ -4,6 +4,7 @@ Covered: the programs of b11434 and the packagings that ship llama.cpp with othe
 (Ollama's and KoboldCpp's own layer choice); their rows say so.
 """
 
+from brim.engines.llama_cpp.context import AUTO_SLOTS, FLASH_AUTO
 from brim.facts.workload import LlamaWorkload
 from brim.values import Record
 
@@ -98,14 +99,33 @@ def draft_tokens(workload: LlamaWorkload) -> int:
     return most
 
 
-def resolve(workload: LlamaWorkload) -> tuple[LlamaWorkload, tuple[str, ...]]:
-    """The workload with every default of its program filled in, and one sentence for each default that decides memory.
+TRAINED_CONTEXT = 7410  # -c 0, the trained context, is the default (PR 16653, 15 December 2025); before, 4096
+HOST_CACHES = 6720  # llama-server keeps prompts and checkpoints on the host (PRs 16391 and 16382, October 2025)
+
+
+def _before(base: Defaults, program: str, version: int) -> Defaults:
+    """A row of llama.cpp's own programs as an older build had it (common/common.h of b4435, b5310, b6165 and b9409). A packaging's row is its own."""
+    if not program.startswith("llama-") or program == "llama-cpp-python":
+        return base
+    if version < FLASH_AUTO and base.flash_attn == "auto":
+        base = base.replace(flash_attn="off")
+    if version < HOST_CACHES:
+        base = base.replace(ctx_checkpoints=0, cache_ram_mib=0)
+    if version < AUTO_SLOTS and base.slots < 0:
+        base = base.replace(slots=1)
+    return base.replace(ctx=4096) if version < TRAINED_CONTEXT and not base.ctx else base
+
+
+def resolve(workload: LlamaWorkload, version: int = TRAINED_CONTEXT) -> tuple[LlamaWorkload, tuple[str, ...]]:
+    """The workload with every default of its program filled in, as build b`version` has them, and one sentence for each default that decides memory.
 
     `ctx` stays 0 where the trained context is meant. Rules: the sources in `ROWS`, program by program. What the user gave is never changed, except where the
     program itself changes it (llama-perplexity multiplies its context, embeddings lower the batch).
     """
-    base = row(workload.program)
+    base = _before(row(workload.program), workload.program, version)
     notes: list[str] = []
+    if workload.ctx is None and base.ctx and not row(workload.program).ctx:
+        notes.append(f"context: 4096, as builds before b{TRAINED_CONTEXT} take where -c is left out")
     slots, unified = workload.slots, workload.kv_unified
     ctx = base.ctx if workload.ctx is None else workload.ctx
     batch = base.batch if workload.batch is None else workload.batch

@@ -5,6 +5,7 @@ Source: the graph functions of src/models/*.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SIGMOID, SOFTMAX, Builder
+from brim.engines.llama_cpp.context import SCALED_NORM
 from brim.engines.llama_cpp.decoders import rope_factors
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
@@ -105,9 +106,9 @@ def gated_attention(b: Builder, il: int, cur: T, mask: "Callable[[T], T] | None"
     return b.project(g.mul(cur, gate), il, "attn_output")
 
 
-def l2(cur: T) -> T:
-    """The delta net's length norm: an rms norm and a scale."""
-    return g.scale(g.same("RMS_NORM", cur))
+def l2(b: Builder, cur: T) -> T:
+    """The delta net's length norm: an rms norm and a scale; before `SCALED_NORM` an operation of its own."""
+    return g.scale(g.same("RMS_NORM", cur)) if b.context.version >= SCALED_NORM else g.same("L2_NORM", cur)
 
 
 def _mixed_inputs(b: Builder, il: int, cur: T, key: int, keys: int, value: int, values: int) -> tuple[T, T]:
@@ -162,8 +163,8 @@ def delta_net(b: Builder, il: int, cur: T, *, gate_by: str = "silu", conv_rows: 
     state = g.reshape(rows(b, b.store("s", il), hp.rows_s), value, value, values, ns)
     conv = g.unary(ssm_conv(joined, kernel), "silu")
     row = 4 * (2 * key * keys + value * values)
-    q = l2(g.view(conv, (key, keys, st, ns), (4 * key, row, row * st)))
-    k = l2(g.view(conv, (key, keys, st, ns), (4 * key, row, row * st), 4 * key * keys))
+    q = l2(b, g.view(conv, (key, keys, st, ns), (4 * key, row, row * st)))
+    k = l2(b, g.view(conv, (key, keys, st, ns), (4 * key, row, row * st), 4 * key * keys))
     v = g.view(conv, (value, values, st, ns), (4 * value, row, row * st), 8 * key * keys)
     if keys != values and hp.arch == "qwen3next":
         more = values // keys

@@ -51,7 +51,7 @@ def _delta_attention(b: Builder, il: int, cur: T) -> T:
     beta = g.unary(g.reshape(g.mul_mat(b.need(il, "ssm_beta.weight"), cur), 1, heads, st, ns), "sigmoid")
     flat = g.reshape(g.reshape(cur, cur.ne[0], st, ns), cur.ne[0], tokens)
     state = g.reshape(rows(b, b.store("s", il), hp.rows_s), head, head, heads, ns)
-    out = g.cont(delta_rule(b, il, l2(q), l2(k), v, decay, beta, state))
+    out = g.cont(delta_rule(b, il, l2(b, q), l2(b, k), v, decay, beta, state))
     if b.layer(il, "ssm_g.weight") is not None:
         gate = g.mul_mat(b.need(il, "ssm_g.weight"), flat)
     else:
