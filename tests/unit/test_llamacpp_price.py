@@ -238,3 +238,23 @@ def test_a_recorded_walk_gives_the_same_bytes(model, monkeypatch) -> None:
             fresh = price(made, asked.replace(ctx=ctx), devices)
             assert plan == fresh, ctx
     assert len(ran) >= 6
+
+
+@pytest.mark.parametrize("model", SHAPES)
+def test_what_was_priced_before_changes_nothing(model) -> None:
+    """Splits whose walked layers are alike share one graph: every seventh split, with and without experts on the host, priced in a row and alone, is the same plan."""
+    made = checkpoint_of("shapes", model)
+    blocks = int(made.metadata[f"{made.architecture}.block_count"])
+    asks = [
+        LlamaWorkload(ctx=4096, slots=1, gpu_layers=layers, cpu_experts=experts)
+        for experts in (None, blocks // 2)
+        for layers in (1, 4, *range(7, blocks + 2, 7), blocks)
+    ]
+    reserve.forget()
+    together = [price(made, asked, (CARD,)) for asked in asks]
+    wrong = []
+    for asked, plan in zip(asks, together, strict=True):
+        reserve.forget()
+        if price(made, asked, (CARD,)).parts != plan.parts:
+            wrong.append(asked)
+    assert not wrong

@@ -170,14 +170,37 @@ def _drafting(hp: Hparams, context: Context) -> Memory:
     return Memory(base=base, window=window, beside=beside, reads=tuple(range(hp.blocks)))
 
 
+_SHAPES: "dict[tuple[object, ...], tuple[Hparams, Memory]]" = {}
+_MOST_SHAPES = 64
+
+
 def remember(hp: Hparams, context: Context) -> Memory:
-    """The memory module that llama.cpp makes for a model and a context."""
+    """The memory module that llama.cpp makes for a model and a context. Which layers own how wide rows is worked out once; only cells and sequences differ from price to price."""
     if hp.arch in CACHELESS:
         return Memory()
     if context.mtp:
         return _drafting(hp, context)
     if hp.compressed:
         return _compressed(hp, context)
+    key = (id(hp), context.flash, context.type_k, context.type_v, context.version)
+    known = _SHAPES.get(key)
+    if known is None or known[0] is not hp:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        known = _SHAPES[key] = (hp, _made(hp, context))
+    shape = known[1]
+    base, window, state = shape.base, shape.window, shape.state
+    return Memory(
+        base=None if base is None else base.replace(cells=context.cells, streams=context.streams),
+        window=None if window is None else window.replace(cells=context.window_cells, streams=context.streams),
+        beside=tuple(cache.replace(cells=context.cells, streams=context.streams) for cache in shape.beside),
+        state=None if state is None else state.replace(rows=context.sequences * (1 + context.rollback)),
+        reads=shape.reads,
+    )
+
+
+def _made(hp: Hparams, context: Context) -> Memory:
+    """`create_memory` for one length, for all but compressed caches."""
     state = None
     kept = tuple(il for il in range(hp.layers) if hp.recurrent[il])
     if kept:

@@ -13,7 +13,7 @@ from brim.engines.llama_cpp.cuda import Card, flash_kernel
 from brim.engines.llama_cpp.hparams import LONE, Hparams
 from brim.engines.llama_cpp.program import Event, Program, learn
 from brim.engines.llama_cpp.scheduler import Scheduler
-from brim.engines.llama_cpp.walk import walk
+from brim.engines.llama_cpp.walk import graph_of, walk
 from brim.engines.llama_cpp.weights import HOST, Placement
 
 
@@ -97,7 +97,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
 
 
 _RECENT: "dict[tuple[object, ...], tuple[Hparams, Reserve]]" = {}
-_REMEMBERED = 256
+_REMEMBERED = 2048
 _WORTH_LEARNING = 3  # lengths asked for before a graph is recorded
 
 
@@ -146,13 +146,15 @@ def _settle(hp: Hparams, context: Context, memory: Memory, placement: Placement,
 def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Memory, Reserve]":
     """`reserve`, with the last answers kept: weights and cache sizes may change while the graph does not. Settles `--flash-attn auto` first."""
     memory = caches.remember(hp, context)
-    where = (
-        tuple(placement.layers),
-        placement.output,
-        placement.full,
-        placement.key,
-        tuple((device.id, device.compute_capability) for device in placement.gpus),
-    )
+    where: tuple[object, ...] = (graph_of(hp, placement),)
+    if len(placement.gpus) > 1:
+        where = (
+            tuple(placement.layers),
+            placement.output,
+            placement.full,
+            placement.key,
+            tuple((device.id, device.compute_capability) for device in placement.gpus),
+        )
     if placement.gpus and ((context.auto_flash and context.flash) or hp.indexer is not None):
         memory = _settle(hp, context, memory, placement, where)
     key = (
@@ -165,6 +167,7 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
     made = _from_program(hp, context, placement, where)
     if made is None:
         made = reserve(hp, context, memory, placement)
+        made.events, made.labels = [], []  # only a recording has a use for them, and they are large
     if len(_RECENT) >= _REMEMBERED:
         _RECENT.pop(next(iter(_RECENT)))
     _RECENT[key] = (hp, made)

@@ -10,35 +10,35 @@ _LONGEST, _KEPT = 8, 3
 _TYPED = ("ffn_up_exps.weight", "ffn_gate_exps.weight", "ffn_up_shexp.weight", "ffn_gate_shexp.weight")
 
 
-def _signatures(hp: Hparams, placement: Placement) -> "list[int]":
-    """One number a layer; equal numbers have the same operations on the same devices."""
+def _signatures(hp: Hparams, placement: Placement) -> "list[tuple[object, ...]]":
+    """What decides the operations of each layer and their devices; layers that are equal here have the same ones."""
     on_card = bool(placement.gpus)
     shared = any("shexp" in name for name in hp.tensors) if on_card else False
-    known: dict[tuple[object, ...], int] = {}
-    numbers = []
+    keys: list[tuple[object, ...]] = []
     parts = layer_parts(hp)
     for il in range(hp.depth):
-        streamed = on_card and (placement.layers[il] == HOST or placement.overridden)
+        streamed = on_card and (placement.layers[il] == HOST or placement.overridden or il in placement.strays)
         if streamed:
             tensors: object = tuple((suffix, dims, dtype, placement.tensors[_named(il, suffix)]) for suffix, dims, dtype in parts[il])
         else:
             tensors = tuple((suffix, dims, dtype if (shared and suffix.endswith(_TYPED)) else "") for suffix, dims, dtype in parts[il])
-        key = (
-            placement.layers[il],
-            hp.windowed[il],
-            hp.recurrent[il],
-            hp.cached[il],
-            hp.indexes[il],
-            hp.compressed[il] if hp.compressed else 0,
-            hp.heads[il],
-            hp.kv_heads[il],
-            hp.ff[il],
-            hp.experts_used[il],
-            hp.trait(il),
-            tensors,
+        keys.append(
+            (
+                placement.layers[il],
+                hp.windowed[il],
+                hp.recurrent[il],
+                hp.cached[il],
+                hp.indexes[il],
+                hp.compressed[il] if hp.compressed else 0,
+                hp.heads[il],
+                hp.kv_heads[il],
+                hp.ff[il],
+                hp.experts_used[il],
+                hp.trait(il),
+                tensors,
+            )
         )
-        numbers.append(known.setdefault(key, len(known)))
-    return numbers
+    return keys
 
 
 def _named(il: int, suffix: str) -> str:
@@ -73,11 +73,47 @@ def _stay(repeats: int, kept: int, turn: int) -> int:
 
 def walk(hp: Hparams, placement: Placement, kept: int = _KEPT) -> "tuple[int, ...]":
     """The layers to lay out, in order: every layer where nothing repeats, else `kept` or a few more periods of each run. The last layer is always there."""
+    if placement.walked and kept == _KEPT:
+        return placement.walked
     if hp.arch == "hrm_text":  # a few blocks stand for all its layers, in cycles
         return tuple(range(hp.depth))
-    numbers = _signatures(hp, placement)
+    return _chosen(_numbered(_signatures(hp, placement)), len(placement.gpus), kept)
+
+
+_GRAPHS: "dict[tuple[object, ...], tuple[Hparams, int]]" = {}
+_MOST_GRAPHS = 4096
+_COUNT = [0]
+
+
+def graph_of(hp: Hparams, placement: Placement) -> int:
+    """A number for what the graph takes from a placement: where two splits leave the same layers to lay out on the same devices, their buffers are the same.
+
+    Meant for one card at most: over several, every layer is laid out.
+    """
+    if not placement.graph:
+        keys = _signatures(hp, placement)
+        placement.walked = tuple(range(hp.depth)) if hp.arch == "hrm_text" else _chosen(_numbered(keys), len(placement.gpus), _KEPT)
+        around = tuple((name, homes) for name, homes in placement.tensors.items() if block_of(name) is None)
+        gpus = tuple((device.id, device.compute_capability) for device in placement.gpus)
+        key = (id(hp), tuple(keys[il] for il in placement.walked), placement.output, placement.full, placement.key[2:], around, gpus)
+        known = _GRAPHS.get(key)
+        if known is None or known[0] is not hp:
+            if len(_GRAPHS) >= _MOST_GRAPHS:
+                _GRAPHS.clear()
+            _COUNT[0] += 1  # never used twice, so that a number that was forgotten cannot mean another graph
+            known = _GRAPHS[key] = (hp, _COUNT[0])
+        placement.graph = known[1]
+    return placement.graph
+
+
+def _numbered(keys: "list[tuple[object, ...]]") -> "list[int]":
+    known: dict[tuple[object, ...], int] = {}
+    return [known.setdefault(key, len(known)) for key in keys]
+
+
+def _chosen(numbers: "list[int]", cards: int, kept: int) -> "tuple[int, ...]":
     count = len(numbers)
-    turn = 6 if len(placement.gpus) > 1 else 2
+    turn = 6 if cards > 1 else 2
     chosen: list[int] = []
     at = 0
     while at < count:

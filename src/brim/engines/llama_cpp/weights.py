@@ -28,7 +28,7 @@ _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 class Placement:
     """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes and `counts` tensors by device."""
 
-    __slots__ = ("counts", "full", "gpus", "held", "key", "layers", "mapped", "output", "overridden", "split", "tensors")
+    __slots__ = ("counts", "full", "gpus", "graph", "held", "key", "layers", "mapped", "output", "overridden", "split", "strays", "tensors", "walked")
 
     def __init__(self) -> None:
         self.layers: list[str] = []
@@ -42,6 +42,9 @@ class Placement:
         self.overridden = False
         self.split = "layer"
         self.key: tuple[object, ...] = ()
+        self.strays: set[int] = set()  # blocks with a tensor that is not where its block is
+        self.walked: tuple[int, ...] = ()  # the layers that `walk` chose, once it was asked
+        self.graph = 0  # equal numbers, equal graphs (`walk.graph_of`)
 
 
 def stored_bytes(dtype: str, dims: "tuple[int, ...]", device: str) -> int:
@@ -151,6 +154,10 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
             if homes and homes[0] != HOST and _unsupported(hp, name, dims, dtype):
                 homes = (HOST,)
         made.tensors[name] = homes
+        if len(gpus) and homes:
+            block = block_of(name)
+            if block is not None and homes[0] != made.layers[block[0]]:
+                made.strays.add(block[0])
         for home in homes:
             made.counts[home] = made.counts.get(home, 0) + 1
             made.held[home] = made.held.get(home, 0) + stored_bytes(dtype, dims, home)
