@@ -45,7 +45,8 @@ def settle(reading: Reading, *, reserve: "float | None" = None, override: "int |
 
 
 def settle_device(device: Device, host: Host, *, reserve: "float | None" = None, override: "int | None" = None) -> Device:
-    """One device with its pool recognised and its budget derived."""
+    """One device with its pool recognised and its budget derived; a number that no such device can have (all ones, a negative, NaN) is a missing one."""
+    device = _possible(device)
     because = _unified(device)
     memory, warning = _memory(device, host, unified=bool(because))
     held_back = rule.clamp_reserve(rule.RESERVES.get(device.backend, 0.10) if reserve is None else reserve)
@@ -69,6 +70,35 @@ def settle_device(device: Device, host: Host, *, reserve: "float | None" = None,
     if said:
         changes["warnings"] = tuple(dict.fromkeys((*device.warnings, *said)))
     return device.replace(**changes)
+
+
+# What a reading may be at all: drivers leave a number out as all ones in 8, 16, 32 or 64 bits, as a negative, or as NaN.
+_BOUNDS = (
+    ("temperature_c", 0, 200), ("memory_temperature_c", 0, 200), ("slowdown_temperature_c", 0, 200), ("shutdown_temperature_c", 0, 200),
+    ("max_operating_temperature_c", 0, 200), ("power_draw_w", 0, 60_000), ("power_limit_w", 0, 60_000), ("power_enforced_w", 0, 60_000), ("power_default_w", 0, 60_000),
+    ("power_min_w", 0, 60_000), ("power_max_w", 0, 60_000), ("utilisation_percent", 0, 200), ("fan_percent", 0, 250), ("clock_sm_mhz", 0, 20_000),
+    ("clock_memory_mhz", 0, 60_000), ("ecc_uncorrected", 0, 1 << 40),
+)  # fmt: skip
+_BYTES = ("total_bytes", "free_bytes", "used_bytes", "available_bytes", "reserved_bytes", "carve_out_bytes", "shared_total_bytes", "shared_used_bytes")
+_MOST_BYTES = 1 << 50
+
+
+def _possible(device: Device) -> Device:
+    """The device without numbers that cannot be; the very same one where there is none."""
+    wrong = _beyond(device, _BOUNDS)
+    memory = device.memory
+    if sizes := _beyond(memory, tuple((name, 0, _MOST_BYTES) for name in _BYTES)):
+        wrong["memory"] = memory.replace(**sizes)
+    return device.replace(**wrong) if wrong else device
+
+
+def _beyond(record: "Device | Memory", bounds: "tuple[tuple[str, int, int], ...]") -> "dict[str, object]":
+    wrong: dict[str, object] = {}
+    for name, low, high in bounds:
+        value = getattr(record, name)
+        if value.__class__ is not Missing and not low <= value <= high:
+            wrong[name] = Missing(reason="failed", detail=f"{name} {value} cannot be")
+    return wrong
 
 
 def _faults(device: Device) -> list[str]:

@@ -112,6 +112,46 @@ def test_07_jetson_says_success_and_zeros(stub, tmp_path) -> None:
     assert (alone.name, alone.temperature_c) == ("NVIDIA Jetson AGX Orin Developer Kit", 48.25)
 
 
+ODD = [4294967295, 65535, 255]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_09_a_number_of_all_ones_is_no_reading(stub, root, odd) -> None:
+    """Case 9: all ones in 8, 16 or 32 bits where a sensor has nothing to say is no temperature, power or load: it stops nobody, and the card's other cells stand."""
+    stub.write(
+        card(temp=odd, mem_temp=odd, power=odd * 1000, limit=odd * 1000, max=odd * 1000, util=odd, slowdown=odd, shutdown=odd, fan=odd if odd > 255 else None)
+    )
+    device = look(stub.environ, root).devices[0]
+    cells = (device.temperature_c, device.memory_temperature_c, device.slowdown_temperature_c, device.shutdown_temperature_c, device.utilisation_percent)
+    assert {cell.reason for cell in cells} == {"failed"}
+    assert odd == 255 or {cell.reason for cell in (device.power_draw_w, device.power_limit_w, device.power_max_w)} == {"failed"}
+    assert not isinstance(device.fan_percent, int)
+    assert (device.state, device.memory.total_bytes, device.power_min_w) == ("ok", 24 * GIB, 100.0)
+
+
+@pytest.mark.parametrize("word", ["-1", "nan", "inf", "1e400", "18446744073709551615", "17592186044415", "[Unknown Error]"])
+def test_09_an_impossible_word_of_nvidia_smi_is_no_number(word) -> None:
+    """Case 9: whatever nvidia-smi prints in a column, it is a number that can be, or missing; the row stands and no budget is made of it."""
+    columns = (
+        "index",
+        "name",
+        "total",
+        "used",
+        "free",
+        "temperature_c",
+        "power_draw_w",
+        "utilisation_percent",
+        "fan_percent",
+        "clock_sm_mhz",
+        "ecc_uncorrected",
+    )
+    (row,) = smi.parse(", ".join(["0", "RTX", *[word] * 9]), columns)
+    device = settle_device(row, Host(total_bytes=TOTAL, available_bytes=AVAILABLE))
+    cells = [device.memory.total_bytes, device.memory.free_bytes, device.memory.used_bytes, *(getattr(device, name) for name in columns[5:])]
+    assert all(isinstance(cell, Missing) for cell in cells), cells
+    assert isinstance(device.budget.usable_bytes, Missing)
+
+
 def test_09_wsl_all_ones_per_process(stub, root) -> None:
     """Case 9: The sentinel of all ones is not sixteen exbibytes: attribution is missing with its reason, the card's own total stands."""
     stub.write(card(), lines=("0.proc 1234 na",))

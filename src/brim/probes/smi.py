@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from brim.seams import Clock
 
-MIB = 1 << 20
+MIB, MOST = 1 << 20, 1e15
 # (our field, nvidia-smi's names newest first)
 FIELDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("index", ("index",)),
@@ -145,9 +145,10 @@ def number(text: str) -> "float | Missing":
     if "," in digits and "." in digits:
         digits = digits.replace("," if digits.rfind(".") > digits.rfind(",") else ".", "")
     try:
-        return float(digits.replace(",", "."))
+        value = float(digits.replace(",", "."))
     except ValueError:
-        return Missing(reason="failed", detail=f"nvidia-smi prints {text}")
+        value = float("nan")
+    return value if abs(value) < MOST else Missing(reason="failed", detail=f"nvidia-smi prints {text}")
 
 
 def text_of(text: str, value: object) -> object:
