@@ -29,11 +29,14 @@ _TRAITS: dict[str, frozenset[str]] = {
     "command-r": frozenset(("tied", "bare_ffn_norm")),
     "deci": frozenset(("rope_freqs",)),
     "minimax-m2": frozenset(("wide_norms", "sigmoid_bias")),
+    "bert": frozenset(("encoder",)),
+    "bitnet": frozenset(("sub_norms", "tied")),
     "qwen35": frozenset(("head_norms", "delta", "post_norm_only")),
     "qwen35moe": frozenset(("head_norms", "delta", "post_norm_only", "shared_gate")),
     "gpt-oss": frozenset(("bias", "sinks", "bare_ffn_norm", "expert_bias")),
 }
 _APART = frozenset(("fused_ffn",))
+_STILL = ("token_types.weight", "position_embd.weight")  # never quantised, kept as F32
 _SIGMOID = 2  # expert_gating_func: files with it carry a bias for the choice of experts
 MAX_LAYERS, MAX_WIDTH = 512, 1 << 24
 
@@ -100,21 +103,35 @@ class _Keys:
         return value if isinstance(value, int) else None
 
 
+def _encoder(k: _Keys) -> "list[tuple[str, tuple[int, ...]]]":
+    """One block of BERT: biases and norms everywhere, no gate."""
+    rows = [(f"attn_{name}.weight", (k.width, k.width)) for name in ("q", "k", "v", "output")]
+    rows += [("ffn_up.weight", (k.width, k.feed_forward)), ("ffn_down.weight", (k.feed_forward, k.width))]
+    biases = [(name.removesuffix("weight") + "bias", dims[1:]) for name, dims in rows]
+    norms = [(f"{name}.{kind}", (k.width,)) for name in ("attn_output_norm", "layer_output_norm") for kind in ("weight", "bias")]
+    return [*rows, *biases, *norms]
+
+
 def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -> "list[Tensor]":
-    rows: list[tuple[str, tuple[int, ...]]] = [("token_embd.weight", (k.width, k.vocabulary)), ("output_norm.weight", (k.width,))]
-    if not tied:
-        rows.append(("output.weight", (k.width, k.vocabulary)))
+    rows: list[tuple[str, tuple[int, ...]]] = [("token_embd.weight", (k.width, k.vocabulary))]
+    if "encoder" in traits:
+        rows += [("token_types.weight", (k.width, 2)), ("position_embd.weight", (k.width, k.count("context_length", most=1 << 20)))]
+        rows += [("token_embd_norm.weight", (k.width,)), ("token_embd_norm.bias", (k.width,))]
+    else:
+        rows.append(("output_norm.weight", (k.width,)))
+        if not tied:
+            rows.append(("output.weight", (k.width, k.vocabulary)))
     if factors:
         rows.append(("rope_freqs.weight", (k.count("rope.dimension_count", k.key) // 2,)))
     for layer in range(k.layers):
-        block = [*_mixer(k, traits, layer), *_feed_forward(k, traits, layer)]
+        block = _encoder(k) if "encoder" in traits else [*_mixer(k, traits, layer), *_feed_forward(k, traits, layer)]
         rows += [(f"blk.{layer}.{name}", dims) for name, dims in block]
     tensors, offset = [], 0
     for name, dims in rows:
         elements = 1
         for dim in dims:
             elements *= dim
-        dtype = "F32" if len(dims) == 1 or name.endswith(("ffn_gate_inp.weight", "ssm_conv1d.weight", ".bias")) else "F16"
+        dtype = "F32" if len(dims) == 1 or name in _STILL or name.endswith(("ffn_gate_inp.weight", "ssm_conv1d.weight", ".bias")) else "F16"
         size = ggml_tensor_bytes(dtype, dims)
         tensors.append(Tensor(name=name, dims=dims, dtype=dtype, offset=offset, stored_bytes=size, elements=elements))
         offset += size
@@ -178,6 +195,8 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
         rows.append(("attn_qkv.bias", (query + key + value,)))
     if "head_norms" in traits:
         rows += [("attn_q_norm.weight", (k.key,)), ("attn_k_norm.weight", (k.key,))]
+    if "sub_norms" in traits:
+        rows.append(("attn_sub_norm.weight", (k.width,)))
     if "wide_norms" in traits:
         rows += [("attn_q_norm.weight", (query,)), ("attn_k_norm.weight", (key,))]
     if "post_norm_only" in traits:
@@ -198,6 +217,8 @@ def _feed_forward(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[s
             return []
         if "fused" in traits or "fused_ffn" in traits:
             return [*rows, ("ffn_up.weight", (k.width, 2 * wide)), ("ffn_down.weight", (wide, k.width))]
+        if "sub_norms" in traits:
+            rows.append(("ffn_sub_norm.weight", (wide,)))
         return [*rows, ("ffn_gate.weight", (k.width, wide)), ("ffn_up.weight", (k.width, wide)), ("ffn_down.weight", (wide, k.width))]
     rows.append(("ffn_gate_inp.weight", (k.width, k.experts)))
     for name in ("gate", "up"):

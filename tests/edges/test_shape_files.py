@@ -50,6 +50,35 @@ def test_a_family_that_no_table_describes_is_not_guessed(tmp_path) -> None:
     assert api.fit(path, LlamaWorkload(ctx=512), environ={"BRIM_DEVICE_BUDGET_BYTES": str(1 << 40)}).verdict == CANNOT_TELL
 
 
+HEADERS = {
+    "glm4": {"block_count": 4, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 8, "attention.head_count_kv": 2, "attention.key_length": 64, "attention.value_length": 64},
+    "glm4moe": {"block_count": 3, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 8, "attention.head_count_kv": 2, "attention.key_length": 64, "attention.value_length": 64,
+                "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 256, "expert_shared_count": 1, "leading_dense_block_count": 1},
+    "command-r": {"block_count": 2, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 8, "attention.head_count_kv": 8},
+    "minimax-m2": {"block_count": 2, "embedding_length": 512, "feed_forward_length": 256, "attention.head_count": 8, "attention.head_count_kv": 2, "attention.key_length": 64,
+                   "attention.value_length": 64, "expert_count": 8, "expert_used_count": 2},
+    "deci": {"block_count": 2, "embedding_length": 512, "feed_forward_length": [1024, 512], "attention.head_count": [8, 0], "attention.head_count_kv": [2, 0]},
+    "qwen35": {"block_count": 4, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 4, "attention.head_count_kv": 2, "attention.key_length": 128,
+               "attention.value_length": 128, "full_attention_interval": 4, "ssm.conv_kernel": 4, "ssm.inner_size": 1024, "ssm.state_size": 128, "ssm.time_step_rank": 8, "ssm.group_count": 4},
+    "bert": {"block_count": 2, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 8, "attention.causal": False},
+    "bitnet": {"block_count": 2, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 8, "attention.head_count_kv": 2},
+    "deepseek2": {"block_count": 3, "embedding_length": 512, "feed_forward_length": 1024, "attention.head_count": 8, "attention.head_count_kv": 8, "attention.key_length": 192,
+                  "attention.value_length": 128, "attention.kv_lora_rank": 128, "attention.q_lora_rank": 256, "rope.dimension_count": 64, "expert_count": 8, "expert_used_count": 2,
+                  "expert_feed_forward_length": 256, "expert_shared_count": 1, "leading_dense_block_count": 1, "expert_gating_func": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", HEADERS)
+def test_a_header_alone_is_enough_for_its_graph(arch: str, tmp_path) -> None:
+    """Families known by their header: the implied directory has all that the engine's graph asks for, so that nothing stays unpriced."""
+    words = {"general.architecture": arch, **{f"{arch}.{key}": value for key, value in {"context_length": 4096, "vocab_size": 1000, **HEADERS[arch]}.items()}}
+    path = tmp_path / "shape.json"
+    path.write_text(json.dumps({"name": arch, "file_type": "Q8_0", "metadata": words}))
+    made = api.fit(str(path), LlamaWorkload(ctx=512), environ={"BRIM_DEVICE_BUDGET_BYTES": str(1 << 40)})
+    assert not made.plan.missing
+    assert {part.name for part in made.plan.parts} >= {"weights", "compute_buffer"}
+
+
 def test_the_price_without_a_directory_is_the_price_with_it(tmp_path) -> None:
     """A plan from the implied directory equals the plan from the real one."""
     environ = {"BRIM_DEVICE_BUDGET_BYTES": str(1 << 40)}

@@ -91,6 +91,9 @@ def header_of(log):
         put("attention.head_count", [heads if kv else 0 for kv in kv_heads])
     if arch == "deepseek2":
         kv_heads = _latent(log, put)
+    if arch == "bert":
+        put("attention.causal", value=False)
+        put("context_length", run["n_ctx"])
     if "n_embd_k_gqa_full" in hp:
         kv_heads = _gemma4(hp, put)
     put("attention.head_count_kv", kv_heads)
@@ -205,7 +208,7 @@ def workload_of(log, cards):
         swa_full="full-size SWA" in notes or log["engine"] == "ik_llama.cpp", rollback_rows=2 if "rs_seq=2" in notes else 0,
         gpu_layers=layers, override_tensors=patterns, tensor_split=shares, split_mode=run.get("split_mode"), mmap="--no-mmap" not in notes,
         embeddings=True if pooled or log["engine"] == "ollama" else None,  # ollama's runner always asks for embeddings (llama.go: NewContextParams)
-        pooling="mean" if pooled else None,
+        pooling=("cls" if log["arch"] == "bert" else "mean") if pooled else None,  # bge files say cls in their header
     )  # fmt: skip
 
 

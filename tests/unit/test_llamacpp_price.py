@@ -192,6 +192,17 @@ def test_rules_change_with_the_build(what, before, after, asked, part) -> None:
     assert (part in changed) if part else changed <= {"compute_buffer"}, what
 
 
+def test_the_window_of_older_builds() -> None:
+    """Cells of the sliding cache by build: all of them, a batch beside the window, a micro-batch, padded to 32 or to 256."""
+    model = checkpoint_of("shapes", "gpt-oss-20b")
+    cells = {}
+    for version, flash in ((5434, "off"), (5435, "off"), (5550, "off"), (6165, "on"), (7100, "on")):
+        plan = price(model, LlamaWorkload(ctx=8192, slots=1, flash_attn=flash, program="llama-cli"), (), version=version)
+        found = [part.rule for part in plan.parts if part.name == "kv_cache_swa"]
+        cells[version] = int(found[0].split(" × ")[1].split()[0]) if found else 0
+    assert cells == {5434: 0, 5435: 2176, 5550: 640, 6165: 768, 7100: 768}
+
+
 def test_a_pipeline_needs_devices_with_events() -> None:
     """Two RPC servers ran without copies of the inputs before b11053, and always without the host's weights."""
     servers = tuple(DeviceSpec(id=f"rpc:{i}", backend="rpc", total_bytes=80 << 30, free_bytes=80 << 30) for i in range(2))

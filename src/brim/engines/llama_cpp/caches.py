@@ -4,7 +4,7 @@ Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a late
 b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-kv-cache-dsv4.cpp, llama-memory-recurrent.cpp.
 """
 
-from brim.engines.llama_cpp.context import NO_VALUES, ROTATED_CACHE, SPLIT_WINDOW, Context
+from brim.engines.llama_cpp.context import NO_VALUES, PLAIN_WINDOW, ROTATED_CACHE, SPLIT_WINDOW, Context
 from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams, Wanting
 from brim.engines.llama_cpp.weights import stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS
@@ -104,7 +104,10 @@ def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[i
     latent = bool(hp.mla) and context.version >= NO_VALUES
     rows = tuple((il, hp.width_key(il), 0 if latent else hp.width_value(il) if context.flash else widest) for il in layers)
     rot_k, rot_v = _rotations(hp, context, layers)
-    return Cache(name=name, cells=cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)
+    type_k, type_v = context.type_k, context.type_v
+    if name == "window" and PLAIN_WINDOW[0] <= context.version < PLAIN_WINDOW[1]:
+        type_k, type_v, rot_k, rot_v = "F16", "F16", 0, 0
+    return Cache(name=name, cells=cells, streams=context.streams, type_k=type_k, type_v=type_v, rows=rows, rotation_k=rot_k, rotation_v=rot_v)
 
 
 def _indexer(hp: Hparams, context: Context) -> "tuple[Cache, ...]":

