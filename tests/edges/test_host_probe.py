@@ -185,3 +185,21 @@ def test_a_thousand_looks_keep_no_files() -> None:
         brim.probe()
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize(
+    ("line", "available"),
+    [("MemAvailable: x kB", "failed"), ("MemAvailable: -5 kB", "failed"), ("MemAvailable:", "failed"), ("MemAvailable: 0 kB", 0), ("", "not_supported")],
+)
+def test_what_is_no_number_is_missing_and_never_zero(tmp_path, line, available) -> None:
+    """A word where MemAvailable should be is no zero, which would stop every job; a real zero is one."""
+    seen = tree(tmp_path, {"/proc/meminfo": f"MemTotal: 1000 kB\n{line}\nShmem: 1 kB\n"}).read()
+    assert (seen.available_bytes if isinstance(seen.available_bytes, int) else seen.available_bytes.reason) == available
+
+
+@pytest.mark.parametrize("word", ["nan", "-1", "1e9", "x", ""])
+def test_pressure_that_cannot_be_is_missing(tmp_path, word) -> None:
+    """Case 57: a share of time is between 0 and 100; anything else is a reading that failed."""
+    lines = f"some avg10={word} avg60=0.00 avg300=0.00 total=0\nfull avg10=1.50 avg60=0.00 avg300=0.00 total=0\n"
+    seen = tree(tmp_path, {"/proc/meminfo": "MemTotal: 1000 kB\n", "/proc/pressure/memory": lines}).read()
+    assert (seen.psi_some_avg10.reason, seen.psi_full_avg10) == ("failed", 1.5)

@@ -136,8 +136,8 @@ class HostProbe:
             value = field(text, name)
             if not there:
                 found[ours] = Missing(reason="not_supported", detail=f"/proc/meminfo has no {name.decode()}")
-            elif not value and ours == "total_bytes":
-                found[ours] = Missing(reason="failed", detail="MemTotal in /proc/meminfo is no number")
+            elif not value and (ours == "total_bytes" or text.partition(name)[2].split()[:1] != [b"0"]):
+                found[ours] = Missing(reason="failed", detail=f"{name[:-1].decode()} in /proc/meminfo is no number")
             else:
                 found[ours] = value * 1024
         return found
@@ -241,16 +241,18 @@ def pressure(file: Kept) -> "tuple[float | Missing, float | Missing]":
     if isinstance(text, Missing):
         return text, text
     values: list[float | Missing] = []
+    why = Missing(reason="failed", detail=f"{file.path} reads {text[:40]!r}")
     for word in (b"some avg10=", b"full avg10="):
         at = text.find(word)
         try:
-            values.append(
-                float(text[at + len(word) : text.index(b" ", at + len(word))])
-                if at >= 0
-                else Missing(reason="not_supported", detail=f"{file.path} has no {word[:4].decode()} line")
-            )
+            share = float(text[at + len(word) : text.index(b" ", at + len(word))]) if at >= 0 else -1.0
         except ValueError:
-            values.append(Missing(reason="failed", detail=f"{file.path} reads {text[:40]!r}"))
+            values.append(why)
+            continue
+        if at < 0:
+            values.append(Missing(reason="not_supported", detail=f"{file.path} has no {word[:4].decode()} line"))
+        else:
+            values.append(share if 0 <= share <= 100 else why)
     return values[0], values[1]
 
 
