@@ -73,7 +73,7 @@ class _Keys:
         natural = self.width // max(self.heads, 1)
         self.key = self.count("attention.key_length", natural)
         self.value = self.count("attention.value_length", natural)
-        self.expert_width = self.count("expert_feed_forward_length", self.feed_forward)
+        self.expert_width = self.feed_forward if arch == "minimax-m2" else self.count("expert_feed_forward_length", self.feed_forward)
         self.shared_width = self.count("expert_shared_feed_forward_length", self.count("expert_shared_count", 0) * self.expert_width)
         self.dense = self.count("leading_dense_block_count", 0)
 
@@ -143,7 +143,7 @@ def _mixer(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tup
     if "delta" not in traits:
         return _attention(k, traits, layer)
     interval = k.count("full_attention_interval", 4)
-    if not interval or (layer + 1) % interval == 0:
+    if not interval or (layer + 1) % interval == 0 or layer >= k.layers - k.count("nextn_predict_layers", 0):
         return _attention(k, traits, layer)
     inner, groups, state, heads = (k.count(f"ssm.{name}") for name in ("inner_size", "group_count", "state_size", "time_step_rank"))
     mixed = inner + 2 * groups * state

@@ -8,6 +8,7 @@ from brim import api
 from brim.checkpoint import open_checkpoint
 from brim.facts.workload import LlamaWorkload
 from brim.gate import CANNOT_TELL
+from brim.implied import variants
 from tests.allocations import checkpoint_of
 
 # models whose files carry the mix Q4_K_M; the others of the golden set have kinds of layers that no table describes
@@ -48,6 +49,23 @@ def test_a_family_that_no_table_describes_is_not_guessed(tmp_path) -> None:
     path = unlisted("jamba-mini-52b", tmp_path)
     assert open_checkpoint(path).tensors == ()
     assert api.fit(path, LlamaWorkload(ctx=512), environ={"BRIM_DEVICE_BUDGET_BYTES": str(1 << 40)}).verdict == CANNOT_TELL
+
+
+# made-up files of llama.cpp's own writing, with every tensor that its loader may find
+WRITTEN = ("bert", "bitnet", "command-r", "deci", "glm4", "glm4moe", "llama", "llama-moe", "minimax-m2", "qwen35", "gpt-oss", "gemma")
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_implied_directory_lacks_only_what_files_may_leave_out(name: str) -> None:
+    """Every implied tensor is in the engine's own file by name and dims; what is lacking are biases of projections, scales and a classifier."""
+    full = checkpoint_of("models", name)
+    held = {tensor.name: tensor.dims for tensor in full.tensors}
+    made = min(({t.name: t.dims for t in one} for one in variants(full.metadata)), key=lambda one: len(set(one.items()) ^ set(held.items())))
+    assert not set(made.items()) - set(held.items())
+    assert all(
+        one.endswith(("scale", "_q.bias", "_k.bias", "_v.bias", "_output.bias", "ffn_up.bias", "ffn_gate.bias", "ffn_down.bias")) or one.startswith("cls")
+        for one in set(held) - set(made)
+    )
 
 
 HEADERS = {
