@@ -137,16 +137,20 @@ def _gemma4(hp, put):
     return 1
 
 
-def opened(log):
-    """The checkpoint of the shape file that the log makes: header, file type and size; the number of shared experts is the one that gives the log's parameters."""
+def opened(log, experts=None):
+    """The checkpoint of the shape file that the log makes: header, file type and size; the number of shared experts is the one that gives the log's parameters.
+
+    `experts`: a width of the experts for a log that gives none.
+    """
     meta, _ = header_of(log)
     arch, weights = log["arch"], log["weights"]
+    if experts:
+        meta[f"{arch}.expert_feed_forward_length"] = experts
     made = []
     for shared in (1, 2) if arch in ("deepseek2", "glm4moe") else (0,):
         words = {**meta, f"{arch}.expert_shared_count": shared} if shared else meta
-        if arch == "glm4moe":
+        if arch in ("glm4moe", "deepseek2"):
             words.setdefault(f"{arch}.leading_dense_block_count", 1)
-            words.setdefault(f"{arch}.expert_feed_forward_length", words[f"{arch}.feed_forward_length"] // 8)
         shape = {"name": log["id"], "file_type": MIXES.get(weights["file_type"], "F16"), "metadata": words}
         if weights["file_size_gib"]:
             shape["weights_bytes"] = int(weights["file_size_gib"] * (1 << 30))
@@ -274,8 +278,6 @@ def lacking(log, checkpoint):
         return NOT_MODELLED.get(log["arch"], NOT_MODELLED["turbo"])
     if not hp.get("embedding_length") or (not hp.get("vocab_size") and log["arch"] != "llama"):
         return "the log gives no width of the embedding or no vocabulary"
-    if hp.get("expert_count") and not hp.get("expert_feed_forward_length") and log["arch"] != "glm4moe":
-        return "the log gives no width of the experts"
     if not hp.get("expert_count") and not hp.get("feed_forward_length"):
         return "the log gives no width of the feed-forward"
     if not checkpoint.tensors:
@@ -308,9 +310,16 @@ def placed(log):
     layers = _split(log, cards)[0]
     if unlike and cards and all(spec.backend != "rpc" for _, spec in cards) and layers is not None and layers <= log["hparams"]["block_count"]:
         return {"why": f"{unlike}, and matrices of the host are copied to the card as they are stored"}
-    plan = price(checkpoint, workload_of(log, cards), tuple(spec for _, spec in cards), version=build_of(log))
+    asked, specs = workload_of(log, cards), tuple(spec for _, spec in cards)
+    plan = price(checkpoint, asked, specs, version=build_of(log))
     if plan.missing:
         return {"why": plan.missing[0]}
+    if log["hparams"].get("expert_count") and not log["hparams"].get("expert_feed_forward_length"):
+        wide = log["hparams"]["feed_forward_length"]
+        others = [price(opened(log, wide // part), asked, specs, version=build_of(log)) for part in (16, 8, 4)]
+        if len({tuple(one.bytes.likely for one in other.parts if one.name == "compute_buffer") for other in others}) > 1:
+            return {"why": "the log gives no width of the experts"}
+        plan = others[0]
     rows = []
     cut = "more)" in str(log["run"].get("other_flags") or "")
     told = unlike or ("the log cuts its tensor overrides short" if cut else "")

@@ -135,8 +135,17 @@ def _volta_kernel(columns: int, ratio: int, width: int, *, vector: bool) -> str:
 # ---- which operations are taken; an operation without a row is taken
 
 
-def _mul_mat(_card: Card, t: T) -> bool:
+def _packed(t: T) -> bool:
+    """Whether Vulkan can multiply by a quantised tensor: its matrices are contiguous (ggml-vulkan.cpp `ggml_vk_dim01_contiguous`, alike from b4435 to b11434)."""
+    block, size = GGML_BLOCKS[t.type]
+    nb = g.strides(t)
+    return nb[0] == size and nb[1] == size * t.ne[0] // block and (t.ne[3] == 1 or nb[3] == nb[2] * t.ne[2])
+
+
+def _mul_mat(card: Card, t: T) -> bool:
     a, b = t.src[0], t.src[1]
+    if card.id.startswith("vulkan") and any(one.type not in _FLOATS and not _packed(one) for one in (a, b)):
+        return False
     if not is_contiguous_rows(a) or not is_contiguous_rows(b):
         return False
     if b.type == "F16" and a.type != "F16":
