@@ -346,7 +346,7 @@ class Builder:
         if inp.rot_v is not None and v is not None:
             v = self.rotate(v, inp.rot_v)
         self.expand(q)
-        for t in (k, v) if self.memory.window is not None else (v, k):
+        for t in (k, v) if self.memory.window is not None and not self.hp.mla else (v, k):
             if t is not None:
                 self.expand(t)
         if k is not None:

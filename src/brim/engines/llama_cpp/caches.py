@@ -113,15 +113,18 @@ def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[i
 def _indexer(hp: Hparams, context: Context) -> "tuple[Cache, ...]":
     """The keys of the layers that own an indexer: one head a cell, in the type of K; the Hadamard matrix is always there (llama-kv-cache-dsa.cpp).
 
-    qwen4exp keeps a pooled key beside each raw one and no matrix (llama-memory-hybrid-idx.cpp).
+    qwen4exp and glm5-next keep pooled keys beside the raw ones and no matrix (llama-memory-hybrid-idx.cpp).
     """
     if hp.indexer is None:
         return ()
-    width = hp.indexer[1] * (2 if hp.pool else 1)
-    rows = tuple((il, width, 0) for il in range(hp.layers) if hp.indexes[il])
-    return (
-        Cache(name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=_side(width)),
-    )
+    width = hp.indexer[1] * ({"qwen4exp": 2, "glm5-next": 3}[hp.arch] if hp.pool else 1)
+    value = hp.value if hp.arch == "minimax-m3" else 0  # llama.cpp makes its indexer a V cache, too, which nothing reads
+    rows = tuple((il, width, value) for il in range(hp.layers) if hp.indexes[il])
+    side = _side(width) if hp.arch in _TURNED else 0
+    return (Cache(name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=side),)
+
+
+_TURNED = frozenset(("deepseek32", "glm-dsa", "dots3note"))  # indexers with a Hadamard matrix whatever the cache type
 
 
 def _side(width: int) -> int:

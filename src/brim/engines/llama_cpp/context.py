@@ -46,6 +46,7 @@ class Context:
         "batch",
         "cells",
         "embeddings",
+        "filled",
         "flash",
         "fused_indexer",
         "kv_offload",
@@ -91,7 +92,7 @@ class Context:
         self.op_offload = workload.op_offload is not False
         self.swa_full = bool(workload.swa_full)
         self.fused_indexer = True
-        self.mtp = self.sampled = False
+        self.mtp = self.sampled = self.filled = False
         self._types(workload, hp)
         self._sizes(workload, hp)
         self._outputs(workload, server=server, capped=hp.arch not in ENCODED)
@@ -154,19 +155,27 @@ class Context:
         wide = self.version >= SWA_PADDING_256 or (self.flash and self.version < PADDING_256)
         return round_up(wanted, 256 if wide else 32)
 
-    def drafting(self, *, sampled: bool) -> "Context":
-        """The context of the model's own next-token block beside this one's settings: no state, and the draft's sampler in the graph once it has run."""
+    def _copy(self) -> "Context":
         made = object.__new__(Context)
         for name in self.__slots__:
             setattr(made, name, getattr(self, name))
+        return made
+
+    def drafting(self, *, sampled: bool) -> "Context":
+        """The context of the model's own next-token block beside this one's settings: no state, and the draft's sampler in the graph once it has run."""
+        made = self._copy()
         made.mtp, made.sampled, made.rollback = True, sampled, 0
+        return made
+
+    def in_use(self) -> "Context":
+        """The same context when its cells are full, for graphs that grow with what is in them (minimax-m3)."""
+        made = self._copy()
+        made.filled = True
         return made
 
     def at(self, cells: int) -> "Context":
         """The same context with caches of another length; all that decides the graph's operations stays."""
-        made = object.__new__(Context)
-        for name in self.__slots__:
-            setattr(made, name, getattr(self, name))
+        made = self._copy()
         made.cells = cells
         made.total_cells = cells * self.streams
         if self.window_cells == self.cells:

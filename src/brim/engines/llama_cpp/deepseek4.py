@@ -108,15 +108,17 @@ def _chosen(b: Builder, il: int, cur: T, low: T, inp: _Inputs) -> T:
 
 
 class Layers:
-    """What all layers share. `drafting` is the context of the next-token block, which has a window and nothing compressed."""
+    """What all layers share. `drafting` is the context of the next-token block, which has a window and nothing compressed; `bare` the streams alone (glm5-next)."""
 
-    def __init__(self, b: Builder, *, drafting: bool = False) -> None:
+    def __init__(self, b: Builder, *, drafting: bool = False, bare: bool = False) -> None:
         hp, flash = b.hp, b.context.flash
-        assert b.memory.window is not None
         self.b = b
         self.streams = int(hp.get("hyper_connection.count", 0))
         if self.streams != 4:
-            raise Wanting("deepseek4.hyper_connection.count is not 4: llama.cpp lays out four residual streams only")
+            raise Wanting(f"{hp.arch}.hyper_connection.count is not 4: llama.cpp lays out four residual streams only")
+        if bare:
+            return
+        assert b.memory.window is not None
         window = self.window = b.memory.window
         streams = window.streams if drafting else b.sequences
         self.ids = g.given("I64", b.tokens)

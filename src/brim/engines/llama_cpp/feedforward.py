@@ -16,7 +16,7 @@ _CLAMPED = frozenset(("deepseek4", "glm5-next", "hy_v4", "maple"))  # one operat
 def _limited(b: Builder, key: str, il: int) -> bool:
     """Whether a layer's gated unit is clamped; deepseek4 files without the key of the shared expert clamp it as the others."""
     limit = b.hp.get(key)
-    if limit is None and b.hp.arch == "deepseek4":
+    if limit is None and b.hp.arch in ("deepseek4", "glm5-next"):
         limit = b.hp.get("swiglu_clamp_exp")
     if isinstance(limit, (list, tuple)):
         return il < len(limit) and float(limit[il]) > 1e-6
@@ -36,7 +36,7 @@ def dense(b: Builder, cur: T, il: int, act: str = "silu", *, suffix: str = "", s
         cur = g.glu_halves(cur, act) if b.context.version >= GATED_UNITS else _halves_apart(cur, act)
     elif gate is not None and not sequential:
         if act == "silu" and _limited(b, "swiglu_clamp_shexp", il):
-            if b.hp.arch in _CLAMPED:
+            if b.hp.arch in _CLAMPED and b.hp.arch != "hy_v4":
                 return b.project(g.glu(cur, tmp, "swiglu_clamp"), il, f"ffn_down{suffix}")
             tmp = g.same("CLAMP", tmp)
             cur = g.mul(g.same("CLAMP", g.unary(cur, "silu")), tmp)

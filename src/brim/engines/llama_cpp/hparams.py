@@ -33,6 +33,7 @@ _WINDOWS: dict[str, tuple[str, int | None, int, bool]] = {
     "afmoe": ("only", None, 4, False),
     "smallthinker": ("only", 4096, 4, True),
     "mellum": ("only", None, 4, False),
+    "dots3note": ("sliding", None, 0, False),
     "plamo3": ("only", None, 8, False),
     "laguna": ("only", None, 4, True),
     "granite_swa": ("sliding", None, 0, False),
@@ -66,10 +67,10 @@ _FOUR_POSITIONS = frozenset(("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen
 _SECTIONED = frozenset(("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"))
 _STILL_STEPS = frozenset(("smollm3", "llama4", "afmoe"))
 _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"))
-_INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa"))
+_INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa", "dots3note", "hy_v4", "minimax-m3", "glm5-next"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("glm5-next", "dots3note", "hy_v4", "minimax-m3", "dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -220,7 +221,7 @@ class Hparams:
         self.indexer: tuple[int, int, int] | None = None
         self.indexes = [False] * self.blocks
         self.compressed: list[int] = []  # how many tokens become one cell in a layer, 0 for none; empty where the architecture does not compress
-        if self.arch not in _INDEXED:
+        if self.arch not in _INDEXED or (self.arch == "hy_v4" and not self.get("attention.indexer.top_k")):
             return
         self.indexer = (self.need("attention.indexer.head_count"), self.need("attention.indexer.key_length"), self.need("attention.indexer.top_k"))
         types: list[Any] = [1] * self.blocks
@@ -233,6 +234,13 @@ class Hparams:
             if self.context_trained >= 1 << 20:  # GLM 5.2 files without the key: two full layers, then every fourth
                 types = [int(il < 2 or (il - 2) % 4 == 0) for il in range(self.blocks)]
             types = self.per_layer("attention.indexer.types", types)
+        elif self.arch == "minimax-m3":
+            types = [il >= int(self.get("leading_dense_block_count", 0)) for il in range(self.blocks)]
+        elif self.arch in ("hy_v4", "dots3note", "glm5-next"):
+            types = self.per_layer("attention.indexer.types", types if self.arch == "glm5-next" else 0)
+            if self.arch == "hy_v4" and not types[0]:
+                raise Wanting("hy_v4.attention.indexer.types: the first layer must own an indexer")
+            types = [kind and (self.arch != "glm5-next" or self.kv_heads[il] > 0) for il, kind in enumerate(types)]
         self.indexes = [bool(kind) and il < self.layers for il, kind in enumerate(types)]
 
     def _windows(self) -> None:
@@ -294,6 +302,10 @@ class Hparams:
     def _pools(self) -> None:
         """qwen4exp: how many tokens an indexer's key stands for (`indexer_kpool`), where, and the layer that looks words up, with its row of history (`ple_conv_state`)."""
         self.pool, self.pooled, self.history = 0, [False] * self.blocks, (-1, 0)
+        if self.arch == "glm5-next":
+            self.pool = self.need("attention.indexer.kpool")
+            if self.pool < 2 or self.need("attention.indexer.top_k") % self.pool:
+                raise Wanting("glm5-next.attention.indexer.kpool must be above 1 and divide attention.indexer.top_k")
         if self.arch != "qwen4exp":
             return
         self.indexer = (self.need("attention.indexer.head_count"), self.need("attention.indexer.key_length"), self.need("attention.indexer.top_k"))

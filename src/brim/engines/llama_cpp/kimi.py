@@ -13,6 +13,10 @@ from brim.engines.llama_cpp.latent import behind, latent_attention
 from brim.engines.llama_cpp.recurrent import delta_rule, rows, ssm_conv
 from brim.engines.llama_cpp.tensor import T
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def _convolved(b: Builder, il: int, states: T, which: int, x: T, kernel: str) -> T:
     """One of queries, keys and values through its short convolution; its state is a third of the layer's."""
@@ -33,7 +37,8 @@ def _convolved(b: Builder, il: int, states: T, which: int, x: T, kernel: str) ->
     return g.reshape(made, inner // heads, heads, st, ns)
 
 
-def _delta_attention(b: Builder, il: int, cur: T) -> T:
+def delta_attention(b: Builder, il: int, cur: T) -> T:
+    """A layer of delta attention: three short convolutions, the fused recurrence, a gated norm."""
     hp, st, ns, tokens = b.hp, b.sequence_tokens, b.sequences, b.tokens
     heads, head = hp.heads[0], int(hp.get("kda.head_dim", 0))
     inner = heads * head
@@ -117,7 +122,7 @@ def kimi_linear(b: Builder) -> T:
     for il in b.walk:
         residual = cur
         cur = b.normed(cur, il, "attn_norm")
-        cur = _delta_attention(b, il, cur) if hp.recurrent[il] else _latent_attention(b, il, cur)
+        cur = delta_attention(b, il, cur) if hp.recurrent[il] else _latent_attention(b, il, cur)
         if il == b.last:
             cur, residual = b.pick(cur, ids), b.pick(residual, ids)
         joined = g.add(cur, residual)
@@ -144,7 +149,7 @@ def bailingmoe3(b: Builder) -> T:
         residual = cur
         cur = b.normed(cur, il, "attn_norm")
         if hp.recurrent[il]:
-            cur = _delta_attention(b, il, cur)
+            cur = delta_attention(b, il, cur)
         else:
             cur = headed(b, il, cur)
         cur = behind(b, il, cur, residual, None, lead, gating)
@@ -155,13 +160,15 @@ def bailingmoe3(b: Builder) -> T:
     return b.finish(cur, normed=False)
 
 
-def headed(b: Builder, il: int, cur: T) -> T:
-    """Latent attention whose heads are gated by one factor each."""
-    out = latent_attention(b, il, cur, wo="")
+def headed(b: Builder, il: int, cur: T, *, low: "T | None" = None, mask: "Callable[[T], T] | None" = None, packed: bool = True) -> T:
+    """Latent attention whose heads are gated by one factor each; `packed` copies the product before the output matrix."""
+    out = latent_attention(b, il, cur, low=low, mask=mask, wo="")
     width, heads = out.ne[0] // b.hp.heads[il], b.hp.heads[il]
-    gate = g.unary(g.reshape(g.mul_mat(b.need(il, "attn_gate.weight"), cur), 1, heads, b.tokens), "sigmoid")
+    gate = g.unary(g.reshape(b.mm(b.need(il, "attn_gate.weight"), cur, None if packed else b.layer(il, "attn_gate.scale")), 1, heads, b.tokens), "sigmoid")
     out = g.mul(g.reshape(out, width, heads, b.tokens), gate)
-    return g.mul_mat(b.need(il, "attn_output.weight"), g.cont(out, width * heads, b.tokens))
+    if packed:
+        return g.mul_mat(b.need(il, "attn_output.weight"), g.cont(out, width * heads, b.tokens))
+    return b.mm(b.need(il, "attn_output.weight"), g.reshape(out, width * heads, b.tokens), b.layer(il, "attn_output.scale"))
 
 
 class _Residuals:
@@ -240,7 +247,7 @@ def kimi_k3(b: Builder) -> T:
         cur = b.normed(cur, il, "attn_norm")
         b.expand(cur)
         if hp.recurrent[il]:
-            cur = _delta_attention(b, il, cur)
+            cur = delta_attention(b, il, cur)
         else:
             out, gate = _latent_attention(b, il, cur, wo=""), b.layer(il, "attn_gate.weight")
             out = out if gate is None else g.mul(out, g.unary(g.mul_mat(gate, cur), "sigmoid"))

@@ -38,18 +38,24 @@ def latent_attention(
     mask: "Callable[[T], T] | None" = None,
     wo: str = "attn_output",
     factors: "T | None" = None,
+    sinks: "T | None" = None,
 ) -> T:
-    """One attention block over latent keys, absorbed where the file has the split matrices."""
+    """One attention block over latent keys, absorbed where the file has the split matrices. Layers of dots3note that slide have widths of their own."""
     hp, tokens = b.hp, b.tokens
     heads = hp.heads[il]
     head_k, head_v = hp.mla or (hp.key, hp.value)
     rope_dim, rank = hp.rot, int(hp.get("attention.kv_lora_rank", 0))
+    if hp.windowed[il] and hp.get("attention.kv_lora_rank_swa"):
+        head_k, rank = int(hp.get("attention.key_length_mla_swa", 0)), int(hp.get("attention.kv_lora_rank_swa"))
     nope = head_k - rope_dim
     q = _queries(b, il, cur, head_k, low)
     joint = g.mul_mat(b.need(il, "attn_kv_a_mqa.weight"), cur)
     row = 4 * (rank + rope_dim)
     latent = g.view(joint, (rank, tokens), (row,))
-    k_pe = g.rope(g.view(joint, (rope_dim, 1, tokens), (row, row), 4 * rank), b.positions, factors)
+    k_pe = g.view(joint, (rope_dim, 1, tokens), (row, row), 4 * rank)
+    if b.layer(il, "attn_k_norm.weight") is not None:
+        k_pe = b.normed(k_pe, il, "attn_k_norm")
+    k_pe = g.rope(k_pe, b.positions, factors)
     latent = b.normed(latent, il, "attn_kv_a_norm")
     if hp.mla:
         nb = g.strides(q)
@@ -61,7 +67,7 @@ def latent_attention(
         keys = g.concat(latent, k_pe, 0)
         if temperature is not None:
             queries = g.mul(queries, temperature)
-        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank, mask=mask, wo=wo)
+        return b.attention(il, queries, keys, latent, v_mla=b.need(il, "attn_v_b.weight"), values=rank, mask=mask, wo=wo, sinks=sinks)
     kv = g.mul_mat(b.need(il, "attn_kv_b.weight"), latent)
     each = 4 * (nope + head_v)
     k_nope = g.view(kv, (nope, heads, tokens), (each, each * heads))

@@ -52,7 +52,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
     graphed = graphs.known(hp.arch)
     if not graphed and hp.arch not in hparams.REMEMBERED:
         return _unpriced(workload, version, f"the compute graph of architecture {hp.arch!r} is not modelled yet")
-    reserved = None
+    reserved = grown = None
     missing: tuple[str, ...] = ()
     if not hp.tensors:
         missing = ("weights and compute buffers: the file lists no tensors, only caches, states and the output buffer follow from its header",)
@@ -61,11 +61,12 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
     else:
         try:
             memory, reserved = reserve.remembered(hp, context, placement)
+            grown = reserve.remembered(hp, context.in_use(), placement)[1] if hp.arch == "minimax-m3" else None
         except Wanting as why:
             missing = (f"compute buffers: {why}",)
     parts = [*_weights(hp, placement), *_caches(hp, context, memory, placement)]
     if reserved is not None:
-        parts += _compute(hp, context, reserved, placement)
+        parts += _compute(hp, context, reserved, placement, grown)
     parts += [_output(hp, context), *_overheads(placement)]
     return Plan(
         engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), missing=missing, caveats=_caveats(hp, context, placement, parts, reserved),
@@ -212,7 +213,8 @@ def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> l
     return parts
 
 
-def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placement) -> list[Part]:
+def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placement, grown: "Reserve | None" = None) -> list[Part]:
+    """The compute buffers as they are reserved; `grown` is the graph when the context is full, where that is another."""
     checked = graphs.CHECKED.get(hp.arch, "")
     source = f"replay of {_BUILD}'s graph of {reserved.nodes} operations in {reserved.splits} parts, {context.tokens} tokens, with ggml-alloc.c's best fit; "
     source += checked or "this architecture's graph was read from the source and never compared with a run"
@@ -230,6 +232,9 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
         if backends.get(device, "cuda") not in _CUDA_LIKE:
             low, high = low * 9 // 10, high * 12 // 10
         rule = reserved.peaks[device]
+        if grown is not None and grown.allocated[device] > high:
+            high = grown.allocated[device]
+            rule += f"; reserved for 256 positions, it grows with those in use to {high}"
         if real != likely:
             rule = f"as llama.cpp reports it {likely}; {real} are allocated then: {rule}"
         parts.append(Part(name="compute_buffer", device=device, bytes=Span(low=low, likely=likely, high=high), rule=rule, source=source))

@@ -76,6 +76,17 @@ def _scored(b: Builder, il: int, cur: T, pools: Pools) -> T:
     return made
 
 
+def scattered(dtype: str, places: T, cells: int) -> T:
+    """Zeros at the chosen places of rows of minus infinity, with room behind the cells for places that stand for none."""
+    count, tokens = places.ne[0], places.ne[1]
+
+    def filled(length: int) -> T:
+        row = g.same("FILL", g.leaf(dtype, length))
+        return g.reshape(g.repeat(row, length, tokens, 1, 1), 1, length, tokens)
+
+    return g.set_rows(filled(cells + count), filled(count), g.reshape(places, count, tokens, 1))
+
+
 def _selected(b: Builder, il: int, cur: T, pools: Pools, mask: T) -> T:
     """The mask of a layer: only the cells of the best pools and the tail (`build_qsa_sel`)."""
     each, chosen, tokens, cells = pools.each, pools.chosen, b.tokens, pools.inp.cache.cells
@@ -83,14 +94,7 @@ def _selected(b: Builder, il: int, cur: T, pools: Pools, mask: T) -> T:
     best = g.best(score, chosen)
     found = g.reshape(g.get_rows(pools.members, g.reshape(best, chosen * tokens)), each * chosen, tokens)
     found = g.concat(found, pools.tail, 0)
-    count = found.ne[0]
     b.expand(found)
-
-    def filled(length: int) -> T:
-        row = g.same("FILL", g.leaf(mask.type, length))
-        return g.reshape(g.repeat(row, length, tokens, 1, 1), 1, length, tokens)
-
-    every, zeros = filled(cells + count), filled(count)
     top = g.get_rows(g.reshape(score, 1, score.ne[0], tokens), best)
     live = g.same("CLAMP", g.scale(top))
     live = g.reshape(g.repeat(live, each, chosen, tokens, 1), each * chosen, tokens)
@@ -98,7 +102,7 @@ def _selected(b: Builder, il: int, cur: T, pools: Pools, mask: T) -> T:
     live = g.concat(live, behind, 0)
     spare = g.scale(g.same("CUMSUM", g.same("FILL", live)))
     places = g.add(g.mul(g.sub(g.cast(found, "F32"), spare), live), spare)
-    kept = g.set_rows(every, zeros, g.reshape(g.cast(places, "I32"), count, tokens, 1))
+    kept = scattered(mask.type, g.cast(places, "I32"), cells)
     row, ne = g.strides(kept)[2], mask.ne
     return g.add(g.view(kept, (cells, ne[1], ne[2], ne[3]), (row, row * ne[1], row * ne[1] * ne[2])), mask)
 

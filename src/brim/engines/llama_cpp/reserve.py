@@ -62,7 +62,7 @@ def stays_fused(hp: Hparams, context: Context, memory: Memory, placement: Placem
     names = [card.id for card in cards] + [HOST]
     Scheduler(cards, op_offload=context.op_offload, pipeline=False, version=context.version).assign(b.graph)
     for node in b.graph.nodes:
-        if node.op == op:
+        if node.op == op and node.home:
             if op == "FLASH_ATTN_EXT" and node.backend < len(cards) and flash_kernel(cards[node.backend], node) == "none":
                 return False
             if names[node.backend] != node.home:
@@ -159,7 +159,7 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
         memory = _settle(hp, context, memory, placement, where)
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.cells, context.streams, context.window_cells, context.total_cells,
-        context.kv_offload, context.op_offload, context.rollback, context.version, context.embeddings, context.pooling, context.mtp, context.sampled, where,
+        context.kv_offload, context.op_offload, context.rollback, context.version, context.embeddings, context.pooling, context.mtp, context.sampled, context.filled, where,
     )  # fmt: skip
     found = _RECENT.get(key)
     if found is not None and found[0] is hp:
@@ -194,11 +194,11 @@ def _from_program(hp: Hparams, context: Context, placement: Placement, where: "t
     if hp.arch in LONE and context.sequences > 1:  # two graphs decide
         return None
     slides = bool(hp.window_kind) and not context.swa_full
-    if len(placement.gpus) > 1 or hp.compressed or hp.pool or (slides and context.window_cells == context.cells):
+    if len(placement.gpus) > 1 or hp.compressed or hp.pool or hp.arch == "minimax-m3" or (slides and context.window_cells == context.cells):
         return None
     key = (
         id(hp), context.tokens, context.sequences, context.outputs, context.flash, context.type_k, context.type_v, context.streams, context.window_cells if slides else 0, context.kv_offload, context.op_offload,
-        context.rollback, context.version, context.embeddings, context.pooling, context.mtp, context.sampled, where,
+        context.rollback, context.version, context.embeddings, context.pooling, context.mtp, context.sampled, context.filled, where,
     )  # fmt: skip
     learned = _LEARNED.get(key)
     if learned is None or learned.hp is not hp:

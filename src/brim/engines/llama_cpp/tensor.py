@@ -319,6 +319,11 @@ def scale_inplace(a: T) -> T:
     return T("SCALE", a.type, a.ne, (a,), a.view or a, a.nb, a.offset)
 
 
+def add_inplace(a: T, b: T) -> T:
+    """a + b, written into `a`."""
+    return T("ADD", a.type, a.ne, (a, b), a.view or a, a.nb, a.offset)
+
+
 def concat(a: T, b: T, axis: int) -> T:
     """Two tensors joined along an axis."""
     ne = list(a.ne)
