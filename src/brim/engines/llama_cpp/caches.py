@@ -4,7 +4,7 @@ Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a late
 b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-kv-cache-dsv4.cpp, llama-memory-recurrent.cpp.
 """
 
-from brim.engines.llama_cpp.context import NO_VALUES, PLAIN_WINDOW, ROTATED_CACHE, SPLIT_WINDOW, Context
+from brim.engines.llama_cpp.context import INDEXER_KEYS, NO_VALUES, PLAIN_WINDOW, POOLED_KEYS, ROTATED_CACHE, SPLIT_WINDOW, Context
 from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams, Wanting
 from brim.engines.llama_cpp.weights import stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS
@@ -113,13 +113,14 @@ def _cache(hp: Hparams, context: Context, name: str, cells: int, layers: "list[i
 def _indexer(hp: Hparams, context: Context) -> "tuple[Cache, ...]":
     """The keys of the layers that own an indexer: one head a cell, in the type of K; the Hadamard matrix is always there (llama-kv-cache-dsa.cpp).
 
-    qwen4exp and glm5-next keep pooled keys beside the raw ones and no matrix (llama-memory-hybrid-idx.cpp).
+    qwen4exp and glm5-next keep pooled keys beside the raw ones and no matrix (llama-memory-hybrid-idx.cpp); qwen4exp's first builds kept room for values, too.
     """
     if hp.indexer is None:
         return ()
-    width = hp.indexer[1] * ({"qwen4exp": 2, "glm5-next": 3}[hp.arch] if hp.pool else 1)
-    value = hp.value if hp.arch == "minimax-m3" else 0  # llama.cpp makes its indexer a V cache, too, which nothing reads
-    rows = tuple((il, width, value) for il in range(hp.layers) if hp.indexes[il])
+    pooled = bool(hp.pool) and (hp.arch != "qwen4exp" or context.version >= POOLED_KEYS)
+    width = hp.indexer[1] * ({"qwen4exp": 2, "glm5-next": 3}[hp.arch] if pooled else 1)
+    idle = hp.arch == "minimax-m3" or (hp.arch == "qwen4exp" and context.version < INDEXER_KEYS)  # a V cache that nothing reads
+    rows = tuple((il, width, hp.value if idle else 0) for il in range(hp.layers) if hp.indexes[il])
     side = _side(width) if hp.arch in _TURNED else 0
     return (Cache(name="indexer", cells=context.cells, streams=context.streams, type_k=context.type_k, type_v=context.type_v, rows=rows, rotation_k=side),)
 

@@ -32,6 +32,8 @@ F16_COPY = 9500  # f16 copy of a quantised cache inside the compute buffer (PR 2
 ROPE_PART = 10605  # expanded latent attention turns part of each query in place (not in b10204); before, the parts are joined by a copy
 LIFETIMES = 10773  # operands of fused operations live until the fusion's end (not in b10739)
 SCALED_NORM = 10894  # a delta net's queries and keys are normed by an rms norm and a scale (not in b10798)
+INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
+POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
 MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a mix of both (not in b11393)
 
 # Backends whose devices run asynchronously with events, which a pipeline over several of them needs (`ggml_backend_dev_caps`), by the first build known to have both
