@@ -271,7 +271,7 @@ def compare():
                 yield log, part, None, figure, "the log gives no number of slots"
                 continue
             counted = names[part][:1] if part == "cache" and "kv_swa" not in log["observed_mib"] and log["engine"] != "ik_llama.cpp" else names[part]
-            counted = ("kv_cache_swa",) if log["arch"] == "deepseek4" else counted
+            counted = ("kv_cache_swa",) if log["arch"] == "deepseek4" and part == "cache" else counted
             value = sum(found.get(name, 0.0) for name in counted)
             devices = max(len(log["observed_mib"].get({"cache": "kv", "state": "recurrent", "output": "output"}[part]) or {}), 1)
             printed = 0.5 if "kv_indexer" in log["observed_mib"] else 0.011 * devices  # those are from a table of whole MiB
