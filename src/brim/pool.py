@@ -80,14 +80,18 @@ _BOUNDS = (
     ("clock_memory_mhz", 0, 60_000), ("ecc_uncorrected", 0, 1 << 40),
 )  # fmt: skip
 _BYTES = ("total_bytes", "free_bytes", "used_bytes", "available_bytes", "reserved_bytes", "carve_out_bytes", "shared_total_bytes", "shared_used_bytes")
-_MOST_BYTES = 1 << 50
+_SIZES = tuple((name, 0, 1 << 50) for name in _BYTES)
 
 
 def _possible(device: Device) -> Device:
     """The device without numbers that cannot be; the very same one where there is none."""
     wrong = _beyond(device, _BOUNDS)
     memory = device.memory
-    if sizes := _beyond(memory, tuple((name, 0, _MOST_BYTES) for name in _BYTES)):
+    sizes = _beyond(memory, _SIZES)
+    total, own = memory.total_bytes, not (device.soc or device.unified)  # an APU's carve-out is less than what it uses of the pool
+    if own and isinstance(total, int) and "total_bytes" not in sizes:
+        sizes |= _beyond(memory, (("free_bytes", 0, total), ("used_bytes", 0, total), ("available_bytes", 0, total)))
+    if sizes:
         wrong["memory"] = memory.replace(**sizes)
     return device.replace(**wrong) if wrong else device
 

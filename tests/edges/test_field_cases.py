@@ -361,6 +361,28 @@ def test_51_a_board_keeps_its_vram(tmp_path) -> None:
     assert (device.power_draw_w, device.power_limit_w, device.fan_percent) == (212.0, 339.0, 40.0)
 
 
+def test_53_more_used_than_there_is(tmp_path) -> None:
+    """Case 53: a driver that says more is used, or free, than there is contradicts itself: free is unknown and not zero, the total stands, no budget is made of it."""
+    base = "sys/class/drm/card1/device/"
+    files = {
+        "proc/meminfo": MEMINFO,
+        base + "vendor": "0x1002\n",
+        base + "device": "0x744c\n",
+        base + "mem_info_vram_total": f"{24 * GIB}\n",
+        base + "mem_info_vram_used": f"{25 * GIB}\n",
+    }
+    device = look({}, tree(tmp_path / "amd", files)).devices[0]
+    assert (device.memory.total_bytes, device.memory.free_bytes.reason, device.memory.used_bytes.reason) == (24 * GIB, "failed", "failed")
+    assert isinstance(device.budget.usable_bytes, Missing)
+    base = "sys/class/drm/card0/device/"
+    files = {
+        base + "vendor": "0x8086\n", base + "device": "0x56a0\n", base + "uevent": "PCI_SLOT_NAME=0000:03:00.0\n", base + "lmem_total_bytes": f"{16 * GIB}\n", base + "lmem_avail_bytes": f"{17 * GIB}\n",
+    }  # fmt: skip
+    device = settle_device(intel.look(tree(tmp_path / "intel", files), library=False)[0], Host())
+    assert (device.memory.total_bytes, device.memory.free_bytes.reason) == (16 * GIB, "failed")
+    assert isinstance(device.budget.usable_bytes, Missing)
+
+
 class NotInstalled:
     """amdsmi as it fails: KeyError at the first call, since its library is not here."""
 

@@ -65,11 +65,11 @@ def _memory(vram: "int | Missing", used: "int | Missing", gtt: "int | Missing", 
     """VRAM for a board; for an APU carve-out and GTT, each under its own name."""
     if shared:
         return Memory(total_bytes=vram, used_bytes=gtt_used, carve_out_bytes=vram, shared_total_bytes=gtt, shared_used_bytes=gtt_used)
-    free: int | Missing = (
-        vram - used
-        if isinstance(vram, int) and isinstance(used, int) and vram >= used
-        else (used if isinstance(used, Missing) else vram if isinstance(vram, Missing) else 0)
-    )
+    free: int | Missing
+    if isinstance(vram, int) and isinstance(used, int):
+        free = vram - used if vram >= used else Missing(reason="failed", detail=f"the driver says {used} of {vram} bytes are used, which cannot be")
+    else:
+        free = used if isinstance(used, Missing) else vram
     return Memory(total_bytes=vram, used_bytes=used, free_bytes=free, available_bytes=free)
 
 
