@@ -21,7 +21,8 @@ import time
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.fakes import Stub, card  # noqa: E402 - the path is set first
+from benchmarks.cold_start import compile_bytecode  # noqa: E402 - the path is set first
+from tests.fakes import Stub, card  # noqa: E402
 
 TICK = os.sysconf("SC_CLK_TCK")
 POLL = """
@@ -147,14 +148,16 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
         for name, child in running.items():
             peak[name] = max(peak[name], spent(child.pid)[1])
     took = time.perf_counter() - begun
-    say(f"\n{f'{took:.0f} s of polling at 1 Hz':44} {'CPU of a core':>14} {'RSS':>10}")
+    say(f"\n{f'{took:.0f} s of polling at 1 Hz':44} {'CPU of a core':>14} {'RSS':>14} {'ratio':>7}")
+    base = 0.0
     for name, child in running.items():
         if child.poll() is not None:
             say(f"{name:44} ended with {child.returncode}")
             continue
         whole, fine = spent(child.pid)[0] - first[name][0], schedstat(child.pid) - first[name][1]
         share = (whole if "process per poll" in name else fine) / took * 100
-        say(f"{name:44} {share:12.3f} % {peak[name] / (1 << 20):7.1f} MiB")
+        base = base or share
+        say(f"{name:44} {share:12.3f} % {peak[name] / (1 << 20):10.1f} MiB {share / base if base else 0:6.1f}×")
     for child in running.values():
         try:
             os.killpg(child.pid, 15)
@@ -171,6 +174,7 @@ def main() -> None:
     parser.add_argument("--with-tools", default="")
     parser.add_argument("--write", default="")
     asked = parser.parse_args()
+    compile_bytecode()
     python = sys.executable
     bare = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "NVML_STUB")} | {"PYTHONPATH": str(ROOT / "src")}
     cold({"python -c pass (the baseline)": [python, "-c", "pass"], "python -c 'import argparse, json'": [python, "-c", "import argparse, json"],
@@ -198,6 +202,7 @@ def main() -> None:
         )
         spawn = "while :; do nvidia-smi --query-gpu=index,name,memory.total,memory.used,temperature.gpu,power.draw --format=csv,noheader,nounits >/dev/null; sleep 1; done"
         commands = {
+            "python, sleep(1) in a loop (the baseline)": [python, "-S", "-c", "import time\nwhile True: time.sleep(1)"],
             "brim (8 GPUs, host, cgroup, PSI)": [python, "-c", POLL],
             "nvidia-smi (a shell script), process per poll": ["/bin/sh", "-c", spawn],
             "brim probe, process per poll": ["/bin/sh", "-c", f"while :; do {python} -m brim probe >/dev/null; sleep 1; done"],

@@ -200,8 +200,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         to_stderr(f"the governor itself failed; the job is asked to end: {said}; {hands.finish()}")
         raise
     finally:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, usual)
+        _prefer(usual)
     kills = process.oom_kills()
     if keeper is not None:
         keeper.close()
@@ -218,9 +217,16 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
 def _come_first() -> int:
     """Raise our own priority over the job's where that is allowed (the job is started already, and keeps its own): a guard that waits for its turn looks too late."""
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, min(usual, -10))
+    _prefer(min(usual, -10))
     return usual
+
+
+def _prefer(priority: int) -> None:
+    """Give every thread of ours this priority (Linux keeps one a thread): an act waits for the thread that writes its record."""
+    tasks = [int(name) for name in os.listdir("/proc/self/task")] if os.path.isdir("/proc/self/task") else [0]
+    for task in tasks:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, task, priority)
 
 
 def _watchers(book: Book, limits: "Limits", extras: Extras, hands: Hands) -> "tuple[Callable[[Decision, Any, int], None], Callable[[], None]]":
