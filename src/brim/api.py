@@ -105,7 +105,12 @@ def fit(
     said: tuple[str, ...] = ()
     if devices is None:
         devices, said = _line_up(device, reserve, environ)
+    from brim.checkpoint import converted
+
     if command is not None:
+        if model is not None and (not isinstance(model, str) or os.path.exists(model)):  # named beside the command: what the engine would be given of it
+            model, told = converted(read(model) if isinstance(model, str) else model)
+            said = (*said, *told)
         return fit_command(
             command, os.environ if environ is None else environ, tuple(devices), read=read, version=version or NEWEST_BUILD, model=model, caveats=said,
             learn=_learnt(devices, environ),
@@ -114,8 +119,6 @@ def fit(
         raise Usage("fit: a MODEL is needed, or the engine's command behind --")
     asked = workload or LlamaWorkload()
     resolved, notes = resolve(asked, version or NEWEST_BUILD)
-    from brim.checkpoint import converted
-
     checkpoint, told = converted(read(model) if isinstance(model, str) else model)
     said = (*said, *told)
     return fit_llama(

@@ -133,7 +133,22 @@ def converted(checkpoint: Checkpoint) -> "tuple[Checkpoint, tuple[str, ...]]":
     keys, tensors = made
     size = sum(tensor.stored_bytes for tensor in tensors)
     note = f"{checkpoint.source}: priced as the GGUF that llama.cpp's converter would write of it, in {dtype}; `brim solve --for quant` tells which mix fits"
-    return checkpoint.replace(architecture=keys["general.architecture"], metadata=keys, tensors=tensors, file_bytes=size, quantisation=dtype), (note,)
+    whole = checkpoint.replace(architecture=keys["general.architecture"], metadata=keys, tensors=tensors, file_bytes=size, quantisation=dtype)
+    return _mixed(whole, checkpoint) or (whole, (note,))
+
+
+def _mixed(whole: Checkpoint, asked: Checkpoint) -> "tuple[Checkpoint, tuple[str, ...]] | None":
+    """A converted shape file in the mix that its `file_type` names; None where it names none that llama-quantize makes."""
+    from brim.engines.llama_cpp.quantisation import ALIASES, MIXES, quantise
+
+    mix = ALIASES.get(asked.quantisation, asked.quantisation)
+    if asked.form != "shape" or mix not in MIXES or mix in ("F32", "F16", "BF16"):
+        return None
+    try:
+        made = quantise(whole, mix)
+    except ValueError:
+        return None
+    return made, (f"{asked.source}: priced as the GGUF that llama.cpp's converter and llama-quantize would write of it, in {mix}: {made.file_bytes} bytes",)
 
 
 def _commonest(tensors: "tuple[Tensor, ...]") -> str:

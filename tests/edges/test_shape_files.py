@@ -103,3 +103,22 @@ def test_the_price_without_a_directory_is_the_price_with_it(tmp_path) -> None:
     made = api.fit(unlisted("gemma-3-12b", tmp_path), LlamaWorkload(ctx=8192), environ=environ)
     full = api.fit(checkpoint_of("shapes", "gemma-3-12b"), LlamaWorkload(ctx=8192), environ=environ)
     assert [(part.name, part.bytes) for part in made.plan.parts] == [(part.name, part.bytes) for part in full.plan.parts]
+
+
+QWEN3_8B = {
+    "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    "vocab_size": 151936, "max_position_embeddings": 40960, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [{}, {"weights_bytes": 5_000_000_000}], ids=["no size", "a size of its own"])
+def test_a_config_with_a_file_type_is_priced_in_that_mix(words, tmp_path) -> None:
+    """A shape file of a Hugging Face config and a llama.cpp mix, alone or before a command line: the weights of the file that llama-quantize writes."""
+    path = tmp_path / "shape.json"
+    path.write_text(json.dumps({"name": "q", "file_type": "Q4_K_M", "config": QWEN3_8B, **words}))
+    environ = {"BRIM_DEVICE_BUDGET_BYTES": str(1 << 40)}
+    real = api.fit(checkpoint_of("shapes", "qwen3-8b"), LlamaWorkload(ctx=4096, slots=1), environ=environ)
+    alone = api.fit(str(path), LlamaWorkload(ctx=4096, slots=1), environ=environ)
+    before = api.fit(str(path), command=["llama-server", "-c", "4096", "-np", "1"], environ=environ)
+    for made in (alone, before):
+        assert [(part.name, part.bytes) for part in made.plan.parts] == [(part.name, part.bytes) for part in real.plan.parts]
