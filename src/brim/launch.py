@@ -182,7 +182,8 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     signaller = Signaller(process)
     notifier = Notifier(say=extras.say or to_stderr, command=extras.notify_command, webhook=extras.webhook, run=book.run_dir, environ=book.environ)
     eyes = Eyes(probe=probe, process=process, page=page, leader=child.identity)
-    devices = eyes.first(clock.now_ns()).devices
+    at_first = eyes.first(clock.now_ns())
+    devices, kills_before = at_first.devices, at_first.host.oom_kills
     hands = Hands(
         child.identity, page=page, signaller=signaller, brake=Brake(lambda number: signaller.tree(child.identity, number), group if group.kill_dir else None), group=group,
         notifier=notifier,
@@ -202,6 +203,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     finally:
         _prefer(usual)
     kills = process.oom_kills()
+    elsewhere = _struck(probe, kills_before, clock.now_ns()) if not kills and ending.status in (-signal.SIGKILL, 137) else 0
     if keeper is not None:
         keeper.close()
     left = group.remove()
@@ -211,7 +213,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     if page is not None:
         _put_away(page)
     put_down()
-    return _finish(book, ending, kills, left)
+    return _finish(book, ending, kills, left, elsewhere)
 
 
 def _come_first() -> int:
@@ -359,12 +361,29 @@ def _power(limits: "Limits", devices: "tuple[Device, ...]") -> "dict[str, PowerC
     return {device.id: PowerCap(device.index if isinstance(device.physical_index, Missing) else device.physical_index, limits.power_cap_w) for device in cards}
 
 
-def _finish(book: Book, ending: Ending, kills: "int | None", left: str) -> RunResult:
-    """Work out the exit code: the child's own, 75 where we stopped it, 9 where the kernel killed it and there is proof."""
+def _struck(probe: "Probe", before: "int | Missing", now_ns: int) -> int:
+    """How often the kernel's OOM killer has struck since, around the job (the group that holds us, else the whole machine); 0 where that is not told."""
+    after = probe.read(now_ns).host.oom_kills
+    return 0 if isinstance(before, Missing) or isinstance(after, Missing) else max(0, after - before)
+
+
+def _finish(book: Book, ending: Ending, kills: "int | None", left: str, elsewhere: int = 0) -> RunResult:
+    """Work out the exit code: the child's own, 75 where we stopped it, 9 where the kernel killed it and there is proof.
+
+    Where the kernel killed another process of the job, or somebody around a job that was killed, the code is the child's own and the cause is the kernel: it is not retried unchanged.
+    """
     own = 128 - ending.status if ending.status < 0 else ending.status
     by, reason, code = ending.by, ending.reason, own
     if by == "child" and kills and (ending.status == -signal.SIGKILL or own == 137):
         by, reason, code = "kernel", f"the kernel's OOM killer struck in the job's own group ({kills} time(s), by its counter)", KilledByOther.exit_code
+    elif by == "child" and kills and own:
+        reason = f"the kernel's OOM killer struck in the job's own group ({kills} time(s), by its counter), not at its first process, which ended by itself"
+        ending = ending.replace(cause="kernel")
+    elif by == "child" and own == 137 and elsewhere and not reason:
+        reason = (
+            f"killed (SIGKILL), most likely by the kernel: its OOM killer struck around this job {elsewhere} time(s) meanwhile, and its victims are not told"
+        )
+        ending = ending.replace(cause="kernel")
     elif by == "child" and own == 137 and not reason:
         why = "this system has no counter of the kernel's kills for the job" if kills is None else "no kill of the kernel's was counted in the job's own group"
         reason = f"killed (SIGKILL), cause unknown: {why}, and brim did not do it"

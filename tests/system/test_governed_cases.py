@@ -15,9 +15,10 @@ from brim.actions.pause import Brake
 from brim.actions.power import AGAIN, PowerCap
 from brim.actions.signal import Signaller
 from brim.errors import Unreadable
+from brim.facts.device import Host, Reading
 from brim.facts.settings import Limits
 from brim.governor import Ending, Hands
-from brim.launch import _finish
+from brim.launch import _finish, _struck
 from brim.policy.states import PAUSE, Intent
 from brim.probes.process import ProcessProbe, first_is_shell
 from brim.stores.files import write_whole
@@ -142,7 +143,8 @@ class Closed:
         self.rows.append((kind, body))
         return True
 
-    def close(self, code: int, by: str, reason: str, _ending: Ending) -> "dict[str, object]":
+    def close(self, code: int, by: str, reason: str, ending: Ending) -> "dict[str, object]":
+        self.ending = ending
         return {"code": code, "by": by, "reason": reason}
 
 
@@ -151,7 +153,9 @@ ENDS = [
     ({"status": -9}, None, 137, "child", "killed (SIGKILL), cause unknown: this system has no counter"),
     ({"status": 137}, 0, 137, "child", "cause unknown"),
     ({"status": -9}, 2, 9, "kernel", "the kernel's OOM killer struck in the job's own group (2 time(s)"),
-    ({"status": 1}, 3, 1, "child", ""),  # an allocator's own error, whatever else was killed in the group
+    ({"status": 1}, 0, 1, "child", ""),  # an allocator's own error
+    ({"status": 1}, 3, 1, "child", "the kernel's OOM killer struck in the job's own group (3 time(s), by its counter), not at its first process"),
+    ({"status": 0}, 3, 0, "child", ""),
     ({"status": -9, "by": "governor", "reason": "memory"}, 0, 75, "governor", "memory"),
 ]
 
@@ -165,6 +169,29 @@ def test_59_out_of_memory_is_said_only_with_a_proof(how, kills, code, by, reason
     assert (result.exit_code, result.report["by"]) == (code, by)
     assert reason in result.report["reason"]
     assert bool(reason) or not result.report["reason"]
+
+
+class Host59:
+    """A probe whose kernel has counted so many kills around us."""
+
+    def __init__(self, kills: "int | Missing") -> None:
+        self.kills = kills
+
+    def read(self, now_ns: int) -> Reading:
+        return Reading(at_ns=now_ns, devices=(), host=Host(oom_kills=self.kills))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "struck"), [(3, 4, 1), (3, 3, 0), (Missing(reason="failed", detail=""), 4, 0), (3, Missing(reason="gone", detail=""), 0)]
+)
+def test_59_a_kill_of_the_kernels_around_the_job(before, after, struck) -> None:
+    """Case 59: where the job has no counter of its own, a rise of the one around it during the run is said as what it is, and the run is not retried unchanged."""
+    assert _struck(Host59(after), before, 1) == struck
+    missing = Missing(reason="failed", detail="")
+    ending = Ending(status=-9, by="child", reason="", peak_held_bytes=missing, peak_mapped_bytes=missing, lowest_free_bytes=missing, level_ns={}, looks=1)
+    book = Closed()
+    result = _finish(book, ending, None, "", struck)
+    assert (result.exit_code, "most likely by the kernel" in result.report["reason"], book.ending.cause) == (137, bool(struck), "kernel" if struck else "")
 
 
 def test_59_a_kill_from_outside_is_no_memory_failure(tmp_path) -> None:
@@ -336,7 +363,6 @@ def state(pid: int) -> str:
 
 def drive_look(drive: Drive, others: int):
     """A look at a job that listens, with so many processes beside its leader."""
-    from brim.facts.device import Host, Reading
     from brim.facts.look import Look
 
     return Look(reading=Reading(at_ns=drive.now, devices=(), host=Host()), usage=Missing(reason="failed", detail=""), words=drive.words, others=others)
