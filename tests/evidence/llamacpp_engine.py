@@ -13,7 +13,7 @@ from tests.engine.sparse import logged, planned
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-engine.md"
 FULL = sorted({row["model"] for row in rows()}, key=lambda name: sum(tensor.stored_bytes for tensor in checkpoint_of("shapes", name).tensors))
 SMALL = ("cohere2", "mamba2", "falcon-h1", "granitehybrid-moe", "nemotron_h", "glm4moe", "gemma4-e", "gemma4-moe", "kimi-linear", "rwkv7", "qwen35moe", "llama4", "command-r", "olmo2", "deepseek-v3", "minimax-m2", "smollm3", "bailingmoe2",
-         "ernie4_5-moe", "hunyuan-moe")  # fmt: skip
+         "ernie4_5-moe", "hunyuan-moe", "deepseek32", "glm-dsa-shared", "deepseek4", "qwen4exp", "bailingmoe3", "kimi-k3", "dots3note", "hy_v4-sparse", "minimax-m3", "glm5-next")  # fmt: skip
 SETTINGS = {"shapes": ({"ctx": 4096, "slots": 2}, {"ctx": 8192, "slots": 1, "kind": "q8_0", "ubatch": 256}), "models": ({"ctx": 4096, "slots": 2},)}
 PARTS = ("weights", "kv_cache", "recurrent_state", "compute_buffer", "output_buffer")
 PRINTED = 0.011

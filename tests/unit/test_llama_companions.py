@@ -19,6 +19,7 @@ from brim.facts.workload import LlamaWorkload
 from brim.lineup import hypothetical
 from brim.units import GIB, MIB
 from brim.values import Missing
+from tests.allocations import drafting
 from tests.cli.test_fit_and_solve import shape
 
 CARD = DeviceSpec(id="cuda:0", backend="cuda", total_bytes=8 * GIB, free_bytes=8 * GIB)
@@ -72,6 +73,17 @@ def test_the_mtp_context_has_a_cache_of_its_block_alone(model: Checkpoint) -> No
     parts = [part for part in price_with(with_block, resolved, (CARD,), Companions(), version=11434, price=price).parts if part.name == "draft"]
     assert parts[0].bytes.likely == 4096 * 2 * (128 + 128)
     assert any(not part.bytes.exact for part in parts)
+
+
+def test_a_draft_with_a_next_token_block_runs_that_block() -> None:
+    """With --spec-type draft-mtp the draft file's block is priced, not its trunk: one layer's cache, weights of the whole file."""
+    name, made, _, _, _, memory = next(row for row in drafting() if row[0] == "mtp-qwen35" and row[2].slots == 1 and not row[3])
+    resolved, _ = resolve(LlamaWorkload(ctx=2048, slots=1, draft_model="d", spec_types=("draft-mtp",)))
+    plan = price_with(made, resolved, (), Companions(draft=made), version=11434, price=price)
+    parts = [part for part in plan.parts if part.name == "draft"]
+    assert sum(part.bytes.likely for part in parts if "'s kv_cache" in part.rule) == memory, name
+    assert any("draft model's weights" in part.rule for part in parts)
+    assert not plan.missing
 
 
 def test_an_adapter_lies_beside_what_it_changes(model: Checkpoint) -> None:

@@ -85,12 +85,17 @@ def _draft(
     )  # fmt: skip
     left = tuple(device.replace(free_bytes=max(1, device.free_bytes - plan.on(device.id).likely)) for device in devices)
     priced = price(draft, own, left, version=version)
+    found, missing = [part for part in priced.parts if part.name != "context_overhead"], priced.missing
+    if "draft-mtp" in workload.spec_types and _first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers")):
+        from brim.engines.llama_cpp.price import next_token_context
+
+        drafted, wanting = next_token_context(draft, own, left, version=version)
+        if not wanting:  # the file's next-token block runs, not its trunk (which it may not have)
+            found, missing = [part for part in found if part.name == "weights"] + drafted, ()
     parts = [
-        Part(name="draft", device=part.device, bytes=part.bytes, rule=f"draft model's {part.name}: {part.rule}", source=f"{_DRAFT}; {part.source}")
-        for part in priced.parts
-        if part.name != "context_overhead"
-    ]
-    return parts, [f"the draft model: {item}" for item in priced.missing]
+        Part(name="draft", device=part.device, bytes=part.bytes, rule=f"draft model's {part.name}: {part.rule}", source=f"{_DRAFT}; {part.source}") for part in found
+    ]  # fmt: skip
+    return parts, [f"the draft model: {item}" for item in missing]
 
 
 def _first(value: "Any", index: int = 0) -> int:

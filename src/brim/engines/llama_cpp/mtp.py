@@ -17,12 +17,13 @@ BLOCKS = {
     **dict.fromkeys(("qwen35", "qwen35moe", "qwen3next"), "gated"),
     **dict.fromkeys(("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3"), "latent"),
     "nemotron_h_moe": "nemotron",
+    "cohere2moe": "side",
     "deepseek4": "streams",
     "qwen4exp": "pools",
 }
 
 
-def _joined(b: Builder, il: int, streams: int = 0) -> T:
+def _joined(b: Builder, il: int, streams: int = 0, kind: str = "RMS_NORM") -> T:
     """The token's embedding and the model's last hidden state, side by side, through one matrix."""
     table = b.layer(il, "nextn.embed_tokens.weight") or b.weight("token_embd.weight")
     if table is None:
@@ -32,10 +33,10 @@ def _joined(b: Builder, il: int, streams: int = 0) -> T:
     state = g.given("F32", width * max(1, streams), b.tokens)
     if streams:
         state = g.reshape(state, width, streams, b.tokens)
-    token = b.normed(token, il, "nextn.enorm")
+    token = b.normed(token, il, "nextn.enorm", kind)
     if streams:
         token = g.repeat(g.reshape(token, width, 1, b.tokens), width, streams, b.tokens, 1)
-    both = g.concat(token, b.normed(state, il, "nextn.hnorm"), 0)
+    both = g.concat(token, b.normed(state, il, "nextn.hnorm", kind), 0)
     return b.mm(b.need(il, "nextn.eh_proj.weight"), both, None if b.hp.arch in _UNSCALED else b.layer(il, "nextn.eh_proj.scale"))
 
 
@@ -55,7 +56,10 @@ def _end(b: Builder, il: int, cur: T, ids: "T | None", *, state_first: bool = Fa
 def _logits(b: Builder, il: int, cur: T) -> T:
     own = b.layer(il, "nextn.shared_head_head.weight")
     plain = b.hp.arch in ("step35", "deepseek4")
+    plain = plain or (own is None and b.hp.arch == "cohere2moe")
     cur = b.mm(own or b.output_weight(), cur, None if plain else b.layer(il, "nextn.shared_head_head.scale") if own is not None else b.weight("output.scale"))
+    if b.hp.arch == "cohere2moe" and b.hp.get("logit_scale"):
+        cur = g.scale(cur)
     cur.output = True
     b.expand(cur)
     return cur
@@ -121,6 +125,24 @@ def _nemotron(b: Builder, il: int) -> T:
     return _end(b, il, g.add(made, joined), None, kind="NORM")
 
 
+def _side(b: Builder, il: int) -> T:
+    """Attention and experts read the same input (cohere2moe)."""
+    from brim.engines.llama_cpp.decoders import feed_forward, rope_factors
+    from brim.engines.llama_cpp.styles import STYLES
+
+    hp = b.hp
+    kind = "RMS_NORM" if hp.get("attention.layer_norm_rms_epsilon") else "NORM"
+    cur = _joined(b, il, kind=kind)
+    b.attend_to()
+    ids = b.output_ids()
+    normed = b.normed(cur, il, "attn_norm", kind)
+    q, k, v = b.qkv(normed, il, hp.value, hp.heads[il], hp.kv_heads[il])
+    factors = rope_factors(b, il)
+    out = b.attention(il, g.rope(q, b.positions, factors), g.rope(k, b.positions, factors), v)
+    made = feed_forward(b, STYLES[hp.arch], il, normed)
+    return _end(b, il, g.add(g.add(made, cur), out), ids, kind=kind)
+
+
 def _streams(b: Builder, il: int) -> T:
     from brim.engines.llama_cpp.deepseek4 import Layers
     from brim.engines.llama_cpp.feedforward import experts, shared
@@ -174,7 +196,7 @@ def build(b: Builder) -> None:
     if kind is None:
         raise Wanting(f"the graph of the next-token block of architecture {b.hp.arch!r} is not modelled yet")
     il = b.hp.layers
-    lay_out = {"plain": _plain, "gated": _gated, "latent": _latent, "nemotron": _nemotron, "streams": _streams, "pools": _pools}[kind]
+    lay_out = {"plain": _plain, "gated": _gated, "latent": _latent, "nemotron": _nemotron, "side": _side, "streams": _streams, "pools": _pools}[kind]
     logits = lay_out(b, il)
     if b.context.sampled:
         sample(b, logits)
