@@ -192,6 +192,25 @@ def test_rules_change_with_the_build(what, before, after, asked, part) -> None:
     assert (part in changed) if part else changed <= {"compute_buffer"}, what
 
 
+@pytest.mark.parametrize(("name", "card", "host"), [("file-qwen38-27b-vulkan-8k-mtp", 568.18, 112.07), ("file-qwen35-9b-vulkan-8k-4seq", 416.44, 96.07)])
+def test_vulkan_runs_nodes_in_an_order_of_its_own(name, card, host) -> None:
+    """Two public logs of 2026 with a micro-batch of 2048 (their host lines say it): both compute buffers to the printed digits, and not without the order."""
+    from brim.engines.llama_cpp import reserve, vulkan
+    from tests.evidence.llamacpp_logs import cards_of, logs, opened, workload_of
+
+    log = next(log for log in logs() if log["id"] == name)
+    log = {**log, "hparams": {**log["hparams"], "feed_forward_length": log["hparams"]["feed_forward_length"] or 12288}}
+    cards = cards_of(log)
+    asked = workload_of(log, cards).replace(ubatch=2048, program="llama-server", gpu_layers=99)
+    sizes = []
+    for version in (10000, vulkan.REORDERED - 1):
+        reserve.forget()
+        plan = price(opened(log), asked, tuple(spec for _, spec in cards), version=version)
+        sizes.append([round(part.bytes.likely / (1 << 20), 2) for part in plan.parts if part.name == "compute_buffer"])
+    assert sizes[0] == [card, host]
+    assert sizes[1] != sizes[0]
+
+
 def test_the_window_of_older_builds() -> None:
     """Cells of the sliding cache by build: all of them, a batch beside the window, a micro-batch, padded to 32 or to 256."""
     model = checkpoint_of("shapes", "gpt-oss-20b")
