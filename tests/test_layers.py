@@ -9,7 +9,7 @@ GROUND = {"values", "units", "errors"}
 STOREY_1 = {"facts", "records", "seams"}
 SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "reports", "packing", "anatomy", "implied"}
 SPINE |= {"knobs", "lineup", "again"}
-SPINE |= {"availability", "cards", "pool", "visible"}
+SPINE |= {"availability", "cards", "masks", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
 JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint"}
 SPINE |= {"shapes", "outlook", "training_solver"}
@@ -62,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "cards": _BASE,
     "pool": _BASE | {"budget"},
     "visible": _BASE,
+    "masks": _BASE,
     "hardware": _BASE | SPINE | EDGES,
     "sight": _BASE | SPINE | EDGES | {"hardware", "__init__"},
     "admission": _BASE | SPINE | EDGES,

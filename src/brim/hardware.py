@@ -36,6 +36,7 @@ INSTALL = {
 }
 SOURCES = {"nvidia": "nvml", "nvidia-smi": "nvidia-smi", "tegra": "tegra", "amd": "amdsmi and sysfs", "intel": "sysfs and level-zero", "apple": "metal"}
 BACKENDS = {"nvidia": "cuda", "nvidia-smi": "cuda", "tegra": "cuda", "amd": "rocm", "intel": "xpu", "apple": "metal"}
+MASKS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")  # what `masks` reads
 
 
 class Machine:
@@ -61,6 +62,7 @@ class Machine:
         self._slow_at = 0
         self._asked: tuple[Asked, ...] = ()
         self._own: Device | None = None
+        self._masks = {name: environ[name] for name in MASKS if name in environ}
         self._visible: tuple[tuple[Device, ...], tuple[Device, ...], tuple[str, ...]] = (), (), ()
         self._settled_rows: dict[str, tuple[Device | None, Device]] = {}
         self._first: tuple[Device, ...] = ()  # the rows of the last look, numbered as their libraries number them
@@ -160,6 +162,11 @@ class Machine:
                 told = rows
                 rows, notes = visible_devices(rows, self._environ.get(VARIABLE), self._environ.get(ORDER, ""))
                 self._visible = told, rows, notes
+        if self._masks and any(row.backend in ("rocm", "xpu") for row in rows):
+            from brim.masks import masked
+
+            rows, hidden = masked(rows, self._masks)
+            notes = (*notes, *hidden)
         own = self._own = host_device(host, reserve=self._reserve, override=self._override, before=self._own)
         return Reading(at_ns=now_ns, devices=(*(self._settle(row, host) for row in rows), own), host=host, asked=self._asked, notes=notes)
 

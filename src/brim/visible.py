@@ -127,13 +127,12 @@ def visible_environment(devices: "tuple[Device, ...]") -> dict[str, str]:
             environment[VARIABLE] = ",".join(named)
         elif len(numbers) == len(cuda):
             environment[VARIABLE] = ",".join(numbers)
-    rocm = [
-        str(device.physical_index)
-        for device in devices
-        if device.backend == "rocm" and isinstance(device.physical_index, int) and not device.budget.hypothetical
-    ]
+    amd = [device for device in devices if device.backend == "rocm" and not device.budget.hypothetical]
+    unique = [device.uuid for device in amd if isinstance(device.uuid, str) and device.uuid.startswith("GPU-")]
+    rocm = [str(device.physical_index) for device in amd if isinstance(device.physical_index, int)]
     if rocm:
-        environment["ROCR_VISIBLE_DEVICES"] = ",".join(rocm)
+        environment["ROCR_VISIBLE_DEVICES"] = ",".join(unique if len(unique) == len(amd) else rocm)
+        environment["HIP_VISIBLE_DEVICES"] = ",".join(str(number) for number in range(len(rocm)))  # a list of the user's would be applied to ours once more
     xpu = [
         str(device.physical_index)
         for device in devices

@@ -10,10 +10,11 @@ from brim.budget import sentence
 from brim.clock import SystemClock
 from brim.facts.device import Device, Host, Memory, Process, Reading
 from brim.hardware import Machine
+from brim.masks import masked
 from brim.pool import settle, settle_device
 from brim.probes import amd, intel, smi, tegra
 from brim.values import Missing
-from brim.visible import visible_devices
+from brim.visible import visible_devices, visible_environment
 from tests.fakes import GIB, MEMINFO, Stub, card, tree
 from tests.fakes import smi as fake_smi
 
@@ -226,6 +227,55 @@ def test_19_the_visible_ordinal_is_not_the_physical_one(stub, root) -> None:
     stub.write(card(temp=40), card(1, temp=70, used=5 * GIB))
     device = look({**stub.environ, "CUDA_VISIBLE_DEVICES": "1"}, root).devices[0]
     assert (device.id, device.physical_index, device.pci_bus_id, device.temperature_c) == ("cuda:0", 1, "0000:02:00.0", 70.0)
+
+
+AMD = tuple(
+    Device(id=f"rocm:{n}", backend="rocm", name="MI210", memory=Memory(), index=n, physical_index=n, uuid=f"GPU-{n}abc", pci_bus_id=f"0000:0{n}:00.0")
+    for n in range(3)
+)
+XPU = tuple(device.replace(id=f"xpu:{n}", backend="xpu") for n, device in enumerate(AMD))
+MASKS = [
+    ({}, [0, 1, 2]), ({"ROCR_VISIBLE_DEVICES": "2,0"}, [2, 0]), ({"ROCR_VISIBLE_DEVICES": "GPU-1ABC"}, [1]), ({"HIP_VISIBLE_DEVICES": "1"}, [1]),
+    ({"ROCR_VISIBLE_DEVICES": "1,2", "HIP_VISIBLE_DEVICES": "1"}, [2]), ({"CUDA_VISIBLE_DEVICES": "1"}, [1]), ({"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0"}, [0]),
+    ({"HIP_VISIBLE_DEVICES": ""}, []), ({"HIP_VISIBLE_DEVICES": "-1"}, []), ({"ROCR_VISIBLE_DEVICES": "0,7,1"}, [0]), ({"HIP_VISIBLE_DEVICES": "GPU-1abc"}, []), ({"ZE_AFFINITY_MASK": "1"}, [0, 1, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("environ", "order"), MASKS)
+def test_19_the_same_for_amd(environ, order) -> None:
+    """Case 19: ROCm's and HIP's lists, one within the other, renumber the cards; what a governed job is given shows exactly its card, whatever list the user had."""
+    shown, notes = masked(AMD, environ)
+    assert [device.physical_index for device in shown] == order
+    assert [device.id for device in shown] == [f"rocm:{n}" for n in range(len(order))]
+    assert bool(notes) is (len(order) < 3)
+    own = visible_environment(shown[-1:])
+    if shown:
+        assert own == {"ROCR_VISIBLE_DEVICES": f"GPU-{order[-1]}abc", "HIP_VISIBLE_DEVICES": "0"}
+        assert [device.physical_index for device in masked(AMD, {**environ, **own})[0]] == order[-1:]
+
+
+def test_19_the_same_for_intel_and_beside_nvidia() -> None:
+    """Case 19: Level Zero's mask, also with tiles; CUDA's list is about NVIDIA's card where there is one."""
+    for mask, order in (("1", [1]), ("2.0,2.1,0", [2, 0]), ("", [0, 1, 2]), ("x", [])):
+        assert [device.physical_index for device in masked(XPU, {"ZE_AFFINITY_MASK": mask})[0]] == order
+    assert masked((*AMD, CARDS[0]), {"CUDA_VISIBLE_DEVICES": "0"})[0] == (*AMD, CARDS[0])
+
+
+def test_19_amd_on_the_machine(tmp_path) -> None:
+    """Case 19: `brim probe` with HIP_VISIBLE_DEVICES=1 shows the second card as rocm:0, and says what is hidden."""
+    files = {"proc/meminfo": MEMINFO}
+    for n, bus in ((0, "03"), (1, "83")):
+        base = f"sys/class/drm/card{n}/device/"
+        files |= {
+            base + "vendor": "0x1002\n",
+            base + "uevent": f"PCI_SLOT_NAME=0000:{bus}:00.0\n",
+            base + "mem_info_vram_total": f"{(n + 1) * GIB}\n",
+            base + "mem_info_vram_used": "0\n",
+        }
+    reading = look({"HIP_VISIBLE_DEVICES": "1", "PATH": "/usr/bin:/bin"}, tree(tmp_path, files))
+    assert [(device.id, device.memory.total_bytes) for device in reading.devices][:1] == [("rocm:0", 2 * GIB)]
+    assert len(reading.devices) == 2
+    assert "hidden by HIP_VISIBLE_DEVICES=1" in reading.notes[0]
 
 
 def test_21_a_sleeping_laptop_card_is_not_woken(stub, tmp_path) -> None:
