@@ -297,6 +297,21 @@ def _mend(family: str, made: dict, width: int, heads: int, rng: random.Random) -
         made["word_embed_proj_dim"] = rng.choice([32, width])
 
 
+CHOICES.update(
+    {
+        "embedding_size": [64, 24],
+        "num_hidden_groups": [1, 2],
+        "inner_group_num": [1, 2],
+        "relative_attention": [True, False],
+        "position_biased_input": [True, False],
+        "position_buckets": [-1, 8],
+        "share_att_key": [True, False],
+        "pos_att_type": [["p2c", "c2p"], ["c2p"], []],
+        "norm_rel_ebd": ["none", "layer_norm"],
+        "conv_kernel_size": [0, 3],
+    }
+)
+
 # What stands in a wrapper beside its text model and its tower.
 AROUND: "dict[str, list]" = {
     "tie_word_embeddings": [True, False],

@@ -9,6 +9,8 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "afmoe": {"global_attn_every_n_layers": 4, "head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 16384,
     "moe_intermediate_size": 1408, "num_attention_heads": 16, "num_dense_layers": 1, "num_experts": 64, "num_experts_per_tok": 6, "num_hidden_layers": 32,
     "num_shared_experts": 2, "sliding_window": 1024, "vocab_size": 200192},
+  "albert": {"embedding_size": 128, "hidden_size": 4096, "inner_group_num": 1, "intermediate_size": 16384, "max_position_embeddings": 512,
+    "num_attention_heads": 64, "num_hidden_groups": 1, "num_hidden_layers": 12, "tie_word_embeddings": True, "type_vocab_size": 2, "vocab_size": 30000},
   "apertus": {"hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 65536, "num_attention_heads": 32, "num_hidden_layers": 32,
     "vocab_size": 131072},
   "arcee": {"hidden_size": 2560, "intermediate_size": 18432, "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
@@ -27,6 +29,12 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "tie_word_embeddings": True, "type_vocab_size": 2, "vocab_size": 30522},
   "bitnet": {"hidden_size": 2560, "intermediate_size": 6912, "max_position_embeddings": 2048, "num_attention_heads": 20, "num_hidden_layers": 30,
     "num_key_value_heads": 5, "vocab_size": 128256},
+  "blenderbot": {"d_model": 2560, "decoder_attention_heads": 32, "decoder_ffn_dim": 10240, "decoder_layers": 24, "encoder_attention_heads": 32,
+    "encoder_ffn_dim": 10240, "encoder_layers": 2, "hidden_size": 2560, "max_position_embeddings": 128, "num_attention_heads": 32, "num_hidden_layers": 2,
+    "tie_word_embeddings": True, "vocab_size": 8008},
+  "blenderbot-small": {"d_model": 512, "decoder_attention_heads": 16, "decoder_ffn_dim": 2048, "decoder_layers": 8, "encoder_attention_heads": 16,
+    "encoder_ffn_dim": 2048, "encoder_layers": 8, "hidden_size": 512, "max_position_embeddings": 512, "num_attention_heads": 16, "num_hidden_layers": 8,
+    "tie_word_embeddings": True, "vocab_size": 50265},
   "bloom": {"hidden_size": 64, "n_head": 8, "n_layer": 2, "num_attention_heads": 8, "num_hidden_layers": 2, "tie_word_embeddings": True, "vocab_size":
     250880},
   "camembert": {"hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12,
@@ -42,6 +50,9 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "cohere2_vision": {"alignment_intermediate_size": 36864, "downsample_factor": 2, "tie_word_embeddings": True},
   "cwm": {"head_dim": 128, "hidden_size": 6144, "intermediate_size": 21504, "max_position_embeddings": 131072, "num_attention_heads": 48, "num_hidden_layers":
     64, "num_key_value_heads": 8, "sliding_window": 8192, "vocab_size": 128256},
+  "deberta-v2": {"hidden_size": 1536, "intermediate_size": 6144, "legacy": True, "max_position_embeddings": 512, "max_relative_positions": -1,
+    "num_attention_heads": 24, "num_hidden_layers": 24, "position_biased_input": True, "tie_word_embeddings": True, "type_vocab_size": 0, "vocab_size":
+    128100},
   "deepseek_v2": {"first_k_dense_replace": 0, "hidden_size": 4096, "intermediate_size": 11008, "kv_lora_rank": 512, "max_position_embeddings": 2048,
     "moe_intermediate_size": 1407, "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 32, "num_experts": 64, "num_hidden_layers": 32,
     "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 102400},
@@ -59,6 +70,8 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "dots1": {"first_k_dense_replace": 0, "hidden_size": 4608, "intermediate_size": 10944, "max_position_embeddings": 2048, "max_window_layers": 62,
     "moe_intermediate_size": 1408, "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads": 32, "sliding_window": 4096, "vocab_size":
     152064},
+  "electra": {"embedding_size": 128, "hidden_size": 256, "intermediate_size": 1024, "max_position_embeddings": 512, "num_attention_heads": 4,
+    "num_hidden_layers": 12, "summary_use_proj": True, "tie_word_embeddings": True, "type_vocab_size": 2, "vocab_size": 30522},
   "ernie4_5": {"head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 131072, "num_attention_heads": 16,
     "num_hidden_layers": 18, "num_key_value_heads": 2, "tie_word_embeddings": True, "vocab_size": 103424},
   "ernie4_5_moe": {"hidden_size": 2560, "intermediate_size": 12288, "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "moe_k": 6,
@@ -124,7 +137,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 78, "num_key_value_heads": 64, "num_local_experts": 256, "q_lora_rank": 2048,
     "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "vocab_size": 154880},
   "gpt2": {"hidden_size": 768, "max_position_embeddings": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "num_attention_heads": 12,
-    "num_hidden_layers": 12, "tie_word_embeddings": True, "vocab_size": 50257},
+    "num_hidden_layers": 12, "summary_use_proj": True, "tie_word_embeddings": True, "vocab_size": 50257},
   "gpt_bigcode": {"hidden_size": 768, "max_position_embeddings": 1024, "multi_query": True, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
     "num_attention_heads": 12, "num_hidden_layers": 12, "tie_word_embeddings": True, "vocab_size": 50257},
   "gpt_neo": {"hidden_size": 2048, "max_position_embeddings": 2048, "num_attention_heads": 16, "num_heads": 16, "num_hidden_layers": 24, "num_layers": 24,
@@ -204,10 +217,16 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     512, "max_position_embeddings": 131072, "moe_intermediate_size": 2048, "moe_topk": 12, "n_routed_experts": 512, "num_attention_heads": 64,
     "num_experts_per_tok": 12, "num_layers": 28, "num_local_experts": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim":
     128, "vocab_size": 131072, "zero_expert_num": 256},
+  "m2m_100": {"d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12, "encoder_attention_heads": 16, "encoder_ffn_dim":
+    4096, "encoder_layers": 12, "hidden_size": 1024, "max_position_embeddings": 1024, "num_attention_heads": 16, "num_hidden_layers": 12,
+    "tie_word_embeddings": True, "vocab_size": 128112},
   "mamba": {"conv_kernel": 4, "expand": 2, "hidden_size": 768, "num_hidden_layers": 32, "state_size": 16, "tie_word_embeddings": True, "time_step_rank":
     "auto", "use_conv_bias": True, "vocab_size": 50280},
   "mamba2": {"conv_kernel": 4, "expand": 2, "head_dim": 64, "hidden_size": 4096, "n_groups": 8, "num_heads": 128, "num_hidden_layers": 64, "state_size": 128,
     "time_step_rank": "auto", "use_conv_bias": True, "vocab_size": 32768},
+  "marian": {"d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12, "encoder_attention_heads": 16, "encoder_ffn_dim":
+    4096, "encoder_layers": 12, "hidden_size": 1024, "max_position_embeddings": 1024, "num_attention_heads": 16, "num_hidden_layers": 12,
+    "share_encoder_decoder_embeddings": True, "tie_word_embeddings": True, "vocab_size": 58101},
   "mbart": {"d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12, "encoder_attention_heads": 16, "encoder_ffn_dim":
     4096, "encoder_layers": 12, "hidden_size": 1024, "max_position_embeddings": 1024, "num_attention_heads": 16, "num_hidden_layers": 12,
     "tie_word_embeddings": True, "vocab_size": 50265},
@@ -268,6 +287,9 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "opt": {"do_layer_norm_before": True, "enable_bias": True, "ffn_dim": 3072, "hidden_size": 768, "layer_norm_elementwise_affine": True,
     "max_position_embeddings": 2048, "num_attention_heads": 12, "num_hidden_layers": 12, "tie_word_embeddings": True, "vocab_size": 50272},
   "paligemma": {"hidden_size": 2048, "image_token_index": 256000, "projection_dim": 2048, "tie_word_embeddings": True, "vocab_size": 257152},
+  "pegasus": {"d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12, "encoder_attention_heads": 16, "encoder_ffn_dim":
+    4096, "encoder_layers": 12, "hidden_size": 1024, "max_position_embeddings": 1024, "num_attention_heads": 16, "num_hidden_layers": 12,
+    "tie_word_embeddings": True, "vocab_size": 50265},
   "persimmon": {"hidden_size": 4096, "intermediate_size": 16384, "max_position_embeddings": 16384, "num_attention_heads": 64, "num_hidden_layers": 36,
     "qk_layernorm": True, "vocab_size": 262144},
   "phi": {"hidden_size": 2048, "intermediate_size": 8192, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 24, "vocab_size":
@@ -380,6 +402,10 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "bamba": {"layer_types": "layers_block_type", "layers_block_type": "layer_types"},
   "bart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
+  "blenderbot": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
+    "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
+  "blenderbot-small": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model",
+    "d_model": "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
   "bloom": {"num_hidden_layers": "n_layer", "n_layer": "num_hidden_layers", "num_attention_heads": "n_head", "n_head": "num_attention_heads", "hidden_size":
     "n_embed"},
   "codegen": {"max_position_embeddings": "n_positions", "n_positions": "max_position_embeddings", "hidden_size": "n_embd", "n_embd": "hidden_size",
@@ -421,6 +447,10 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "longcat_flash": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "num_experts_per_tok": "moe_topk", "moe_topk":
     "num_experts_per_tok", "intermediate_size": "ffn_hidden_size", "ffn_hidden_size": "intermediate_size", "moe_intermediate_size": "expert_ffn_hidden_size",
     "expert_ffn_hidden_size": "moe_intermediate_size"},
+  "m2m_100": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
+    "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
+  "marian": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
+    "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
   "mbart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
   "mellum": {"num_experts": "num_local_experts", "num_local_experts": "num_experts", "num_nextn_predict_layers": "num_mtp_layers"},
@@ -435,6 +465,8 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "nemotron_h": {"layer_types": "layers_block_type", "layers_block_type": "layer_types", "num_local_experts": "n_routed_experts", "n_routed_experts":
     "num_local_experts"},
   "olmoe": {"num_local_experts": "num_experts", "num_experts": "num_local_experts"},
+  "pegasus": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
+    "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
   "qwen2_5_vl_vision": {"num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers": "depth", "depth": "num_hidden_layers"},
   "qwen2_audio_encoder": {"num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers", "hidden_size": "d_model", "d_model": "hidden_size",
     "num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "intermediate_size": "encoder_ffn_dim",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _BERT = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 _MPNET = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o")
+_DEBERTA = ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense")
 _DISTIL = ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin")
 
 
@@ -118,14 +119,23 @@ def roberta(f: "Fields", b: "Blueprint") -> None:
 
 def _bert_body(f: "Fields", b: "Blueprint", root: str, width: int, layers: int, a: Attention) -> None:
     at, inner = root + "embeddings.", f.whole("intermediate_size")
+    _tables(f, b, at, width)
+    b.norm(at + "LayerNorm", width, "layer")
+    _bert_layers(b, root, width, inner, layers, a)
+
+
+def _tables(f: "Fields", b: "Blueprint", at: str, width: int) -> None:
     b.table(at + "word_embeddings", b.vocabulary, width)
     b.table(at + "position_embeddings", f.whole("max_position_embeddings", 1, 1 << 24), width, "position")
     b.table(at + "token_type_embeddings", f.whole("type_vocab_size", 1, 1 << 16), width)
-    b.norm(at + "LayerNorm", width, "layer")
+
+
+def _bert_layers(b: "Blueprint", root: str, width: int, inner: int, layers: int, a: Attention) -> None:
     for index in range(layers):
         p = f"{root}encoder.layer.{index}."
         norms = ("attention.output.LayerNorm", "output.LayerNorm")
         _layer(b, p, index, width, inner, a, _BERT, norms, ("intermediate.dense", "output.dense"))
+    b.layer = None
 
 
 def mpnet(f: "Fields", b: "Blueprint") -> None:
@@ -234,4 +244,107 @@ def nomic_bert(f: "Fields", b: "Blueprint") -> None:
     elif top != "bare":
         if top == "sequence":
             b.linear(root + "pooler.dense", "other", width, width, bias=True)
+        _classify(b, f, width, top, deep=False)
+
+
+def electra(f: "Fields", b: "Blueprint") -> None:
+    """ELECTRA: BERT's layers over a narrower embedding; the generator has a masked-language head, the discriminator one number a token."""
+    top, root, width, layers, a = _open(f, b, "electra.")
+    at, inner, narrow = root + "embeddings.", f.whole("intermediate_size"), f.whole("embedding_size")
+    _tables(f, b, at, narrow)
+    b.norm(at + "LayerNorm", narrow, "layer")
+    if narrow != width:
+        b.linear(root + "embeddings_project", "other", narrow, width, bias=True)
+    _bert_layers(b, root, width, inner, layers, a)
+    if top == "pretraining":
+        b.linear("discriminator_predictions.dense", "other", width, width, bias=True)
+        b.linear("discriminator_predictions.dense_prediction", "classifier", width, 1, bias=True)
+    elif top == "masked":
+        b.linear("generator_predictions.dense", "other", width, narrow, bias=True)
+        b.norm("generator_predictions.LayerNorm", narrow, "layer")
+        b.add("generator_lm_head.bias", (b.vocabulary,), "lm_head", "bias")
+        if not b.tied:
+            b.linear("generator_lm_head", "lm_head", narrow, b.vocabulary)
+    elif top != "bare":
+        if top == "choice" and f.flag("summary_use_proj"):
+            b.linear("sequence_summary.summary", "other", width, width, bias=True)
+        _classify(b, f, width, top, deep=True)
+
+
+def albert(f: "Fields", b: "Blueprint") -> None:
+    """ALBERT: a few groups of weights that all layers share, over a narrower embedding."""
+    top, root, width, layers, a = _open(f, b, "albert.")
+    at, inner, narrow = root + "embeddings.", f.whole("intermediate_size"), f.whole("embedding_size")
+    _tables(f, b, at, narrow)
+    b.norm(at + "LayerNorm", narrow, "layer")
+    b.linear(root + "encoder.embedding_hidden_mapping_in", "other", narrow, width, bias=True)
+    for group in range(f.whole("num_hidden_groups", 1, MAX_LAYERS)):
+        for part in range(f.whole("inner_group_num", 1, MAX_LAYERS)):
+            p = f"{root}encoder.albert_layer_groups.{group}.albert_layers.{part}."
+            b.norm(p + "full_layer_layer_norm", width, "layer")
+            for name, role in (("query", "q"), ("key", "k"), ("value", "v"), ("dense", "o")):
+                b.linear(f"{p}attention.{name}", role, width, width, bias=True)
+            b.norm(p + "attention.LayerNorm", width, "layer")
+            b.linear(p + "ffn", "up", width, inner, bias=True)
+            b.linear(p + "ffn_output", "down", inner, width, bias=True)
+    fed = FeedForward(kind="dense", width=inner, gated=False)
+    b.encoder_layers += [Layer(index=index, attention=a, feed_forward=fed) for index in range(layers)]
+    b.unusual.append(f"{layers} layers share the weights of {f.whole('num_hidden_groups', 1, MAX_LAYERS)}")
+    if top in ("bare", "sequence", "pretraining", "choice"):
+        b.linear(root + "pooler", "other", width, width, bias=True)
+    if top in ("masked", "pretraining"):
+        b.linear("predictions.dense", "other", width, narrow, bias=True)
+        b.norm("predictions.LayerNorm", narrow, "layer")
+        b.add("predictions.bias", (b.vocabulary,), "lm_head", "bias")
+        if not b.tied:
+            b.linear("predictions.decoder", "lm_head", narrow, b.vocabulary, bias=True)
+        if top == "pretraining":
+            b.linear("sop_classifier.classifier", "classifier", width, labels_of(f), bias=True)
+    elif top != "bare":
+        _classify(b, f, width, top, deep=False)
+
+
+def deberta(f: "Fields", b: "Blueprint") -> None:
+    """DeBERTa v2 and v3: relative positions shared by all layers where `relative_attention` is set, a convolution where `conv_kernel_size` is."""
+    top, root, width, layers, a = _open(f, b, "deberta.")
+    at, inner = root + "embeddings.", f.whole("intermediate_size")
+    narrow = f.maybe("embedding_size", 1) or width
+    b.table(at + "word_embeddings", b.vocabulary, narrow)
+    if f.raw("position_biased_input") is not False:
+        b.table(at + "position_embeddings", f.whole("max_position_embeddings", 1, 1 << 24), narrow, "position")
+    if f.maybe("type_vocab_size", 0, 1 << 16):
+        b.table(at + "token_type_embeddings", f.whole("type_vocab_size", 1, 1 << 16), narrow)
+    if narrow != width:
+        b.linear(at + "embed_proj", "other", narrow, width)
+    b.norm(at + "LayerNorm", width, "layer")
+    relative = f.flag("relative_attention")
+    own = relative and not f.flag("share_att_key")
+    kinds_of = f.raw("pos_att_type") or ()
+    for index in range(layers):
+        p = f"{root}encoder.layer.{index}."
+        norms = ("attention.output.LayerNorm", "output.LayerNorm")
+        _layer(b, p, index, width, inner, a, _DEBERTA, norms, ("intermediate.dense", "output.dense"))
+        for word, name in (("c2p", "pos_key_proj"), ("p2c", "pos_query_proj")) if own else ():
+            if word in kinds_of:
+                b.linear(f"{p}attention.self.{name}", "position", width, width, bias=True)
+    b.layer = None
+    if relative:
+        buckets, far = f.maybe("position_buckets", -1, 1 << 24) or -1, f.maybe("max_relative_positions", -1, 1 << 24) or -1
+        rows = buckets if buckets > 0 else far if far > 0 else f.whole("max_position_embeddings", 1, 1 << 24)
+        b.table(root + "encoder.rel_embeddings", 2 * rows, width, "position")
+    if "layer_norm" in f.word("norm_rel_ebd").lower():
+        b.norm(root + "encoder.LayerNorm", width, "layer")
+    kernel = f.maybe("conv_kernel_size", 0, 1 << 12) or 0
+    if kernel:
+        b.conv(root + "encoder.conv.conv", "conv", kernel, width // (f.maybe("conv_groups", 1, 1 << 16) or 1), width, bias=width)
+        b.norm(root + "encoder.conv.LayerNorm", width, "layer")
+    if top in ("sequence", "choice"):
+        pooled = f.maybe("pooler_hidden_size", 1) or width
+        b.linear("pooler.dense", "other", pooled, pooled, bias=True)
+    if top in ("masked", "pretraining"):
+        if narrow != width or f.raw("legacy") is False:
+            f.wanting.append("legacy (true) and embedding_size (the same as hidden_size): another masked-language head")
+        p = "cls.predictions."
+        _masked(b, width, p + "transform.dense", p + "transform.LayerNorm", p + "bias", p + "decoder")
+    elif top != "bare":
         _classify(b, f, width, top, deep=False)

@@ -1,6 +1,6 @@
-"""Encoder–decoders: T5, BART and Whisper; the decoder's layers keep a cache of their own and one over the encoder's output.
+"""Encoder–decoders: T5, BART and its kin, and Whisper; the decoder's layers keep a cache of their own and one over the encoder's output.
 
-Rules: transformers 5.24, models/t5, bart, mbart and whisper.
+Rules: transformers 5.24, models/t5, bart, mbart, pegasus, blenderbot, marian, m2m_100 and whisper.
 """
 
 from brim.facts.model import Attention, FeedForward, Layer
@@ -86,33 +86,61 @@ def _t5_half(f: "Fields", b: "Blueprint", half: str, layers: int, a: Attention, 
 
 def bart(f: "Fields", b: "Blueprint") -> None:
     """BART: positions start at two, a norm behind each embedding."""
-    _bart(f, b, final=False)
+    _bart(f, b, final=False, offset=2)
 
 
 def mbart(f: "Fields", b: "Blueprint") -> None:
     """mBART: BART with a norm at the end of each half."""
-    _bart(f, b, final=True)
+    _bart(f, b, final=True, offset=2)
 
 
-def _bart(f: "Fields", b: "Blueprint", *, final: bool) -> None:
+def pegasus(f: "Fields", b: "Blueprint") -> None:
+    """Pegasus and Blenderbot: no norm behind the embeddings, one at the end of each half."""
+    _bart(f, b, final=True, first=False)
+
+
+def blenderbot_small(f: "Fields", b: "Blueprint") -> None:
+    """Blenderbot's small form: a norm behind the embeddings, none at the end."""
+    _bart(f, b, final=False)
+
+
+def marian(f: "Fields", b: "Blueprint") -> None:
+    """Marian (OPUS-MT): no norms but those in the layers; embeddings of its own for each half are not drawn here."""
+    if f.raw("share_encoder_decoder_embeddings") is False or not f.flag("tie_word_embeddings"):
+        f.wanting.append("share_encoder_decoder_embeddings and tie_word_embeddings (true)")
+    if (f.maybe("decoder_vocab_size", 0, 1 << 27) or f.whole("vocab_size", 1, 1 << 27)) != f.whole("vocab_size", 1, 1 << 27):
+        f.wanting.append("decoder_vocab_size (the same as vocab_size)")
+    _bart(f, b, final=False, first=False)
+
+
+def m2m(f: "Fields", b: "Blueprint") -> None:
+    """M2M-100 and NLLB: positions are computed and not saved, a norm at the end of each half, no bias on the logits."""
+    _bart(f, b, final=True, first=False, positions=False)
+
+
+def _bart(f: "Fields", b: "Blueprint", *, final: bool, first: bool = True, offset: int = 0, positions: bool = True) -> None:
     b.width = b.encoder_width = width = f.whole("d_model")
     b.vocabulary, b.tied = f.whole("vocab_size", 1, 1 << 27), f.flag("tie_word_embeddings")
     b.context = f.whole("max_position_embeddings", 1, 1 << 24)
-    bare = architecture_of(f.values).endswith("Model")
+    top = architecture_of(f.values)
+    bare = top.endswith("Model") and not top.endswith("MTModel")  # MarianMTModel has a head
     b.root = "" if bare else "model."
     b.table("shared", b.vocabulary, width)
     for half in ("encoder", "decoder"):
         b.layer, b.tower = None, "encoder" if half == "encoder" else "text"
         if not b.tied:
             b.table(half + ".embed_tokens", b.vocabulary, width)
-        b.table(half + ".embed_positions", b.context + 2, width, "position")
-        b.norm(half + ".layernorm_embedding", width, "layer")
+        if positions:
+            b.table(half + ".embed_positions", b.context + offset, width, "position")
+        if first:
+            b.norm(half + ".layernorm_embedding", width, "layer")
         if final:
             b.norm(half + ".layer_norm", width, "layer")
         _bart_layers(f, b, half, width, k_bias=True)
     b.root, b.layer = "", None
     if not bare and not _other_head(f, b, architecture_of(f.values)):
-        b.add("final_logits_bias", (b.vocabulary, 1), "lm_head", "buffer")
+        if positions:
+            b.add("final_logits_bias", (b.vocabulary, 1), "lm_head", "buffer")
         if not b.tied:
             b.linear("lm_head", "lm_head", width, b.vocabulary)
 
