@@ -1,5 +1,7 @@
 """The price of a llama.cpp workload against the bytes that the engine itself gave out, and the promises that no row can show."""
 
+import json
+
 import pytest
 
 from brim.engines.llama_cpp import caches, context, hparams, mtp, price, reserve, weights
@@ -209,6 +211,34 @@ def test_vulkan_runs_nodes_in_an_order_of_its_own(name, card, host) -> None:
         sizes.append([round(part.bytes.likely / (1 << 20), 2) for part in plan.parts if part.name == "compute_buffer"])
     assert sizes[0] == [card, host]
     assert sizes[1] != sizes[0]
+
+
+def test_two_cards_of_an_older_build_hold_what_their_log_says(tmp_path) -> None:
+    """A run of January 2025 (llama.cpp issue 11200: 64 layers as 41 and 23, q8_0 caches, a pipeline): both caches and all three compute buffers to the printed digits."""
+    from brim.checkpoint import open_checkpoint
+
+    keys = {
+        "context_length": 32768,
+        "embedding_length": 5120,
+        "block_count": 64,
+        "feed_forward_length": 27648,
+        "attention.head_count": 40,
+        "attention.head_count_kv": 8,
+        "vocab_size": 152064,
+    }
+    shape = tmp_path / "shape.json"
+    shape.write_text(
+        json.dumps(
+            {"name": "q", "file_type": "Q4_K_M", "metadata": {"general.architecture": "qwen2", **{f"qwen2.{key}": value for key, value in keys.items()}}}
+        )
+    )
+    cards = tuple(DeviceSpec(id=f"cuda:{i}", backend="cuda", total_bytes=24 << 30, free_bytes=24 << 30) for i in range(2))
+    asked = LlamaWorkload(ctx=32768, slots=1, batch=512, ubatch=256, ctk="q8_0", ctv="q8_0", flash_attn="on", gpu_layers=99, tensor_split=(41, 24))
+    plan = price(open_checkpoint(str(shape)), asked, cards, version=4440)
+    sizes = {(part.name, part.device): round(part.bytes.likely / (1 << 20), 2) for part in plan.parts if part.name in ("kv_cache", "compute_buffer")}
+    assert sizes == {
+        ("kv_cache", "cuda:0"): 2788.0, ("kv_cache", "cuda:1"): 1564.0, ("compute_buffer", "cuda:0"): 233.0, ("compute_buffer", "cuda:1"): 237.51, ("compute_buffer", "cpu"): 133.01,
+    }  # fmt: skip
 
 
 def test_the_window_of_older_builds() -> None:

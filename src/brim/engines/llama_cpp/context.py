@@ -22,6 +22,7 @@ EARLY_CHOICE = 6570  # experts' weights are settled before the experts run (PR 1
 PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
 AUTO_SLOTS = 6925  # llama-server starts with four slots on a unified cache (PR 16736, 2 November 2025); before, with one
 SWA_PADDING_256 = 7030  # the sliding window's cache padded to 256 (issue 17037, November 2025); before, as `n_ctx` up to b6725, to 32 from then
+DRY_LOAD = 7410  # the engine measures a run without memory behind it first (PR 16653, 15 December 2025), and may say more than it takes; before, a log says what was taken
 EMBEDDING_INPUT = 7720  # token rows and embedding rows are both built whatever the batch holds (PRs 18550 and 18599, January 2026)
 NO_VALUES = 7834  # a latent cache keeps no copy of the values (PR 19067, 24 January 2026)
 ROTATED_CACHE = 8612  # quantised caches are rotated (PR 21038, 1 April 2026)

@@ -4,7 +4,7 @@ Covered: the programs of b11434 and the packagings that ship llama.cpp with othe
 (Ollama's and KoboldCpp's own layer choice); their rows say so.
 """
 
-from brim.engines.llama_cpp.context import AUTO_SLOTS, FLASH_AUTO
+from brim.engines.llama_cpp.context import AUTO_SLOTS, DRY_LOAD, FLASH_AUTO
 from brim.facts.workload import LlamaWorkload
 from brim.values import Record
 
@@ -99,7 +99,7 @@ def draft_tokens(workload: LlamaWorkload) -> int:
     return most
 
 
-TRAINED_CONTEXT = 7410  # -c 0, the trained context, is the default (PR 16653, 15 December 2025); before, 4096
+TRAINED_CONTEXT = DRY_LOAD  # -c 0, the trained context, is the default (PR 16653, 15 December 2025); before, 4096
 HOST_CACHES = 6720  # llama-server keeps prompts and checkpoints on the host (PRs 16391 and 16382, October 2025)
 
 

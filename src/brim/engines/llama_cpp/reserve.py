@@ -8,7 +8,7 @@ from brim.engines.llama_cpp import caches, graphs
 from brim.engines.llama_cpp.allocator import Label
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
-from brim.engines.llama_cpp.context import EVENTS, Context
+from brim.engines.llama_cpp.context import DRY_LOAD, EVENTS, Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
 from brim.engines.llama_cpp.hparams import LONE, Hparams
 from brim.engines.llama_cpp.program import Event, Program, learn
@@ -90,7 +90,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
             if size > made.allocated[name]:
                 made.allocated[name], made.peaks[name] = size, peak
     made.reported = made.allocated
-    if made.pipeline:
+    if made.pipeline and context.version >= DRY_LOAD:
         _, _, sizes, _ = _lay_out(hp, context, memory, placement, pins=False, pipeline=True, layers=layers)
         made.reported = dict(zip(names, sizes, strict=True))
     return made
