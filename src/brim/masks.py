@@ -2,7 +2,7 @@
 
 ROCR_VISIBLE_DEVICES holds ordinals or UUIDs (`GPU-…`); HIP_VISIBLE_DEVICES, or else (without a card of NVIDIA's) CUDA_VISIBLE_DEVICES, holds ordinals within what that leaves (ROCm documentation, "GPU isolation
 techniques"). ZE_AFFINITY_MASK holds ordinals, `N.M` meaning a tile of device N (Level Zero specification, "Affinity Mask"). A list is read up to its first entry that is not
-valid. Not covered: ONEAPI_DEVICE_SELECTOR, and a ROCm or Level Zero that numbers otherwise than the kernel does (by the bus); both are said where a list is used.
+valid. Not covered: ONEAPI_DEVICE_SELECTOR, and a Level Zero that numbers otherwise than the kernel does (ZE_ENABLE_PCI_ID_DEVICE_ORDER); the note on what is hidden says whose order is taken.
 """
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def _listed(devices: "list[Device]", variable: str, listed: str, notes: "list[st
             shown.append(device)
     hidden = [f"{device.name} ({device.pci_bus_id if isinstance(device.pci_bus_id, str) else device.id})" for device in devices if device not in shown]
     if hidden:
-        notes.append(f"hidden by {variable}={listed}: {', '.join(hidden)}; its ordinals are taken to be in the order of the bus")
+        notes.append(f"hidden by {variable}={listed}: {', '.join(hidden)}; its ordinals are taken to be in the kernel's order")
     return shown
 
 

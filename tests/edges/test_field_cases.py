@@ -278,6 +278,18 @@ def test_19_amd_on_the_machine(tmp_path) -> None:
     assert "hidden by HIP_VISIBLE_DEVICES=1" in reading.notes[0]
 
 
+def test_19_amd_cards_are_numbered_as_kfd_numbers_them(tmp_path) -> None:
+    """Case 19: rocm:0 is KFD's first GPU node, whatever number the display driver gave the card; a card that KFD does not list comes last."""
+    files, kfd = {"proc/meminfo": MEMINFO}, "sys/class/kfd/kfd/topology/nodes/"
+    for n, bus in ((0, "03"), (1, "83"), (2, "c3")):
+        base = f"sys/class/drm/card{n}/device/"
+        files |= {base + "vendor": "0x1002\n", base + "uevent": f"PCI_SLOT_NAME=0001:{bus}:00.0\n", base + "mem_info_vram_total": f"{(n + 1) * GIB}\n"}
+    files |= {kfd + "0/properties": "cpu_cores_count 64\nsimd_count 0\nlocation_id 0\n"}
+    files |= {kfd + f"{n}/properties": f"simd_count 416\nlocation_id {bus << 8}\ndomain 1\n" for n, bus in ((10, 0x83), (9, 0xC3))}
+    found = amd.look(tree(tmp_path, files), library=False)
+    assert [(device.id, device.pci_bus_id) for device in found] == [("rocm:0", "0001:c3:00.0"), ("rocm:1", "0001:83:00.0"), ("rocm:2", "0001:03:00.0")]
+
+
 def test_21_a_sleeping_laptop_card_is_not_woken(stub, tmp_path) -> None:
     """Case 21: runtime_status says suspended: the library is not even loaded, the row says asleep; it is woken only where it was named."""
     base = "sys/bus/pci/devices/0000:01:00.0/"

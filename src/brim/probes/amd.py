@@ -23,6 +23,9 @@ HOTTEST_C = 200  # above this a sensor says that it has no value (65535, or all 
 def look(root: str = "", binding: "Any" = None, *, library: bool = True) -> tuple[Device, ...]:
     """Every AMD card; `Unavailable` where there is none. `library=False` reads sysfs alone (cheap, for polling)."""
     found = drm.cards(root, VENDOR)
+    if len(found) > 1:  # ROCm numbers its GPUs as KFD numbers its nodes
+        nodes = _kfd_nodes(root)
+        found.sort(key=lambda card: nodes.get(str(drm.pci_of(card[1])), len(nodes)))
     smi = _smi(binding) if library else {}
     if not found and not smi:
         raise Unavailable("not_supported", "the kernel shows no AMD card (no amdgpu device in /sys/class/drm)")
@@ -94,6 +97,18 @@ def _soc(folder: str, root: str, vram: "int | Missing", gtt: "int | Missing") ->
     if isinstance(vram, int) and isinstance(gtt, int) and 0 < vram <= 1 << 30 and gtt >= 8 * vram:
         return f"its carve-out of {vram >> 20} MiB is a fraction of its GTT"
     return ""
+
+
+def _kfd_nodes(root: str) -> dict[str, int]:
+    """PCI id → place among the GPUs of KFD's topology (amdkfd, kfd_topology.c: `location_id` is bus, device and function in one number, beside `domain`)."""
+    nodes = f"{root}/sys/class/kfd/kfd/topology/nodes"
+    found: dict[str, int] = {}
+    names = [name for name in os.listdir(nodes) if name.isdecimal()] if os.path.isdir(nodes) else []
+    for name in sorted(names, key=int):
+        words = _properties(f"{nodes}/{name}/properties")
+        if words.get("simd_count") and (place := words.get("location_id")) is not None:
+            found[f"{words.get('domain', 0):04x}:{place >> 8 & 255:02x}:{place >> 3 & 31:02x}.{place & 7:x}"] = len(found)
+    return found
 
 
 def _properties(path: str) -> dict[str, int]:
