@@ -5,6 +5,7 @@
 //   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|Q|B|F KEY a,b,c are arrays (Q of 64 bits)
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   file PATH               a sparse GGUF file to open instead of a model made of the metadata alone, which has every optional tensor
+//   shares A,B,…            load with `--split-mode tensor` over as many CPU devices; `device INDEX WEIGHTS CONTEXT COMPUTE` follows each run
 //   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers)
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
@@ -14,13 +15,56 @@
 #include "../src/llama-model.h"
 #include "../src/llama-context.h"
 #include "../src/llama-arch.h"
+#include "ggml-impl.h"
+#include "ggml-backend-impl.h"
+#include "ggml-alloc.h"
+#include "ggml-cpp.h"
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <set>
 #include <vector>
+// the meta device's own source, under other names, for its buffers' layout
+#define ggml_backend_meta_split_axis_name peek_split_axis_name
+#define ggml_backend_meta_device peek_device
+#define ggml_backend_buft_is_meta peek_buft_is_meta
+#define ggml_backend_meta_buffer_set_usage peek_buffer_set_usage
+#define ggml_backend_is_meta peek_is_meta
+#define ggml_backend_meta_n_backends peek_n_backends
+#define ggml_backend_meta_simple_backend peek_simple_backend
+#define ggml_backend_buffer_is_meta peek_buffer_is_meta
+namespace peek {
+bool peek_buft_is_meta(ggml_backend_buffer_type_t);
+bool peek_buffer_is_meta(ggml_backend_buffer_t);
+bool peek_is_meta(ggml_backend_t);
+size_t peek_n_backends(ggml_backend_t);
+ggml_backend_t peek_simple_backend(ggml_backend_t, size_t);
+#include "../ggml/src/ggml-backend-meta.cpp"
+}
+#undef ggml_backend_buffer_is_meta
+#undef ggml_backend_buft_is_meta
+static size_t held(const std::set<ggml_backend_buffer_t> &buffers, size_t device) {
+    size_t sum = 0;
+    for (auto *b : buffers)
+        sum += ggml_backend_buffer_get_size(((peek::ggml_backend_meta_buffer_context *)b->context)->bufs[device].get());
+    return sum;
+}
 static std::string caught;
 static void logcb(ggml_log_level l, const char *t, void *) {
     if (l >= GGML_LOG_LEVEL_ERROR)
@@ -38,6 +82,8 @@ int main(int argc, char **argv) {
     gguf_context *g = gguf_init_empty();
     llama_model *model = nullptr;
     std::string path;
+    std::vector<float> shares;
+    std::vector<ggml_backend_dev_t> devices;
     auto split = [](const std::string &s) {
         std::vector<std::string> o;
         std::stringstream ss(s);
@@ -56,6 +102,15 @@ int main(int argc, char **argv) {
                 mp.n_gpu_layers = 0;
                 mp.load_mtp = getenv("LOAD_MTP") != nullptr;
                 mp.use_extra_bufts = false;
+                if (!shares.empty()) {
+                    devices.assign(shares.size(), ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+                    devices.push_back(nullptr);
+                    shares.resize(128, 0.0f);
+                    mp.devices = devices.data();
+                    mp.split_mode = LLAMA_SPLIT_MODE_TENSOR;
+                    mp.tensor_split = shares.data();
+                    mp.n_gpu_layers = 999;
+                }
                 model = path.empty() ? llama_model_init_from_user(g, nodata, nullptr, mp) : llama_model_load_from_file(path.c_str(), mp);
                 if (!model) {
                     printf("FAIL model\n");
@@ -125,6 +180,24 @@ int main(int argc, char **argv) {
                            (long long)n->ne[1], (long long)n->ne[2], (long long)n->ne[3], n->name);
                 }
             }
+            if (!devices.empty()) {
+                std::set<ggml_backend_buffer_t> weights, caches;
+                size_t each = 0;
+                for (auto &e : c->memory_breakdown())
+                    if (ggml_backend_buft_is_meta(e.first))
+                        each += e.second.compute;
+                for (auto &p : model->tensors_by_name)
+                    if (p.second->buffer && ggml_backend_buffer_is_meta(p.second->buffer))
+                        weights.insert(p.second->buffer);
+                auto *gf = c->get_gf_res_reserve()->get_gf();
+                for (int i = 0; i < gf->n_leafs; i++) {
+                    auto *b = gf->leafs[i]->buffer;
+                    if (b && ggml_backend_buffer_is_meta(b) && !weights.count(b) && !(gf->leafs[i]->flags & GGML_TENSOR_FLAG_INPUT))
+                        caches.insert(b);
+                }
+                for (size_t j = 0; j + 1 < devices.size(); j++)
+                    printf("device %zu %zu %zu %zu\n", j, held(weights, j), held(caches, j), each);
+            }
             fflush(stdout);
             llama_free(c);
         } else {
@@ -134,7 +207,10 @@ int main(int argc, char **argv) {
             std::getline(ss, v);
             if (!v.empty() && v[0] == ' ')
                 v = v.substr(1);
-            if (k == "file")
+            if (k == "shares") {
+                for (auto &x : split(key))
+                    shares.push_back(std::stof(x));
+            } else if (k == "file")
                 path = key;
             else if (k == "s")
                 gguf_set_val_str(g, key.c_str(), v.c_str());

@@ -130,6 +130,10 @@ class Context:
         asked = (workload.flash_attn or ("auto" if self.version >= FLASH_AUTO else "off")).lower()
         self.auto_flash = asked not in ("on", "off", "1", "0", "true", "false", "enabled", "disabled")
         self.flash = asked not in ("off", "0", "false", "disabled") and hp.arch != "grok"
+        if workload.split_mode == "tensor":
+            if not self.flash:
+                raise Wanting("llama.cpp refuses --split-mode tensor without flash attention (--flash-attn on)")
+            self.auto_flash = False
         quantised = GGML_BLOCKS[self.type_v][0] > 1
         if quantised and not self.flash:
             raise Wanting(f"a {self.type_v.lower()} V cache needs flash attention: llama.cpp refuses this (--flash-attn on)")

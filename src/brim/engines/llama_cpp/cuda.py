@@ -27,13 +27,14 @@ _OTHERS = ("vulkan", "metal", "sycl", "opencl", "rpc", "cann")  # backends of th
 class Card:
     """One CUDA device. `capability` is compute capability × 100; `build` the engine's."""
 
-    __slots__ = ("build", "capability", "id", "offloads", "own")
+    __slots__ = ("alignment", "build", "capability", "id", "offloads", "own")
 
     def __init__(self, device: str, capability: int, build: int) -> None:
         self.id = device
         self.capability = capability
         self.build = build
-        self.own = not device.startswith(_OTHERS)
+        self.own = not device.startswith((*_OTHERS, "cpu"))
+        self.alignment = 32 if device.startswith("cpu") else 128  # a CPU device may stand for a card, as it does in the oracle of --split-mode tensor
         self.offloads = not device.startswith(("rpc", "opencl"))  # `offload_op`: operations whose weights are on the host may come to the card
 
     def takes(self, t: T) -> bool:
@@ -42,6 +43,8 @@ class Card:
             home = operand.place  # a view has no buffer of its own yet, so the engine does not see where it lies
             if home is not None and home not in ("cpu", self.id):
                 return False
+        if self.alignment == 32:
+            return True
         check = _CHECKS.get(t.op)
         return True if check is None else check(self, t)
 

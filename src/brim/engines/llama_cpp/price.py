@@ -4,9 +4,11 @@ Covered: weights by device, all cache kinds, recurrent state, output buffer, and
 covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
+from math import ceil, log2
+
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
-from brim.engines.llama_cpp.caches import Cache, Memory
+from brim.engines.llama_cpp.caches import Cache, Memory, State
 from brim.engines.llama_cpp.context import Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
 from brim.engines.llama_cpp.reserve import Reserve
@@ -64,7 +66,10 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
             grown = reserve.remembered(hp, context.in_use(), placement)[1] if hp.arch == "minimax-m3" else None
         except Wanting as why:
             missing = (f"compute buffers: {why}",)
-    parts = [*_weights(hp, placement), *_caches(hp, context, memory, placement)]
+    try:
+        parts = [*_weights(hp, placement), *_caches(hp, context, memory, placement)]
+    except Wanting as why:
+        return _unpriced(workload, version, str(why))
     if reserved is not None:
         parts += _compute(hp, context, reserved, placement, grown)
     parts += [_output(hp, context), *_overheads(placement)]
@@ -144,8 +149,12 @@ def _weights(hp: Hparams, placement: Placement) -> list[Part]:
     for device, held in sorted(placement.held.items()):
         if not held:
             continue
-        blocks = sum(1 for home in placement.layers[: hp.layers] if home == device)
-        what = f"{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers" + (" and the output layer" if placement.output == device else "")
+        lies = device if placement.spread is None or device == HOST else placement.gpus[0].id
+        blocks = sum(1 for home in placement.layers[: hp.layers] if home == lies)
+        what = (
+            f"{'slices of ' if placement.spread is not None and device != HOST else ''}{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers"
+            + (" and the output layer" if placement.output == lies else "")
+        )
         padding = "each padded to 32" if device == HOST else "each padded to 128, a quantised row that is no multiple of 512 by one partial row"
         parts.append(
             Part(
@@ -171,6 +180,8 @@ def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement)
         held: dict[str, list[int]] = {}
         for il in state.layers:
             held.setdefault(placement.layers[il] if context.kv_offload else HOST, []).append(il)
+        if placement.spread is not None:
+            parts += _spread_state(state, held.pop(placement.gpus[0].id, []), placement)
         for device, layers in sorted(held.items()):
             size = sum(state.layer_bytes(il) for il in layers)
             more = f" + {state.rows} × {state.history[1]} × 4 B of history" if state.history[0] in layers else ""
@@ -187,19 +198,45 @@ def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement)
     return parts
 
 
+def _spread_state(state: State, layers: "list[int]", placement: Placement) -> list[Part]:
+    """The recurrent state of layers whose heads are spread over the cards."""
+    held = dict.fromkeys((device.id for device in placement.together), 0)
+    for il in layers:
+        for kind, width in (("r", state.conv), ("s", state.state)):
+            assert placement.spread is not None
+            for device, dims in zip(held, placement.spread.cache(kind, il, (width, state.rows)), strict=True):
+                held[device] += weights.stored_bytes("F32", dims, device) if all(dims) else 0
+    rule = f"this card's heads in {len(layers)} layers × {state.rows} rows × ({state.conv} + {state.state}) values × 4 B"
+    source = f"{_BUILD}, llama-model.cpp: llama_meta_device_get_split_state; llama-memory-recurrent.cpp"
+    return [Part(name="recurrent_state", device=device, bytes=exactly(size), rule=f"{rule} = {size}", source=source) for device, size in held.items() if size]
+
+
+def _slices(cache: Cache, il: int, key: int, value: int, home: str, placement: Placement) -> "list[tuple[str, int, int]]":
+    """(device, K width, V width) of a layer's cells: where they lie, or each card's heads of them."""
+    if placement.spread is None or home == HOST:
+        return [(home, key, value)]
+    made = []
+    keys = placement.spread.cache("k", il, (key, cache.cells, cache.streams))
+    values = placement.spread.cache("v", il, (value, cache.cells, cache.streams)) if value else [(0, 0, 0)] * len(keys)
+    for device, k, v in zip(placement.together, keys, values, strict=True):
+        made.append((device.id, k[0], v[0]))
+    return made
+
+
 def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> list[Part]:
     held: dict[str, list[int]] = {}
     widths: dict[str, set[tuple[int, int]]] = {}
     known: dict[tuple[int, int, str], int] = {}
     for il, key, value in cache.rows:
-        home = placement.layers[il] if context.kv_offload else HOST
-        entry = held.setdefault(home, [0, 0])
-        entry[0] += 1
-        size = known.get((key, value, home))
-        if size is None:
-            size = known[key, value, home] = cache.layer_bytes(key, value, home)
-        entry[1] += size
-        widths.setdefault(home, set()).add((key, value))
+        lies = placement.layers[il] if context.kv_offload else HOST
+        for home, k, v in _slices(cache, il, key, value, lies, placement):
+            entry = held.setdefault(home, [0, 0])
+            entry[0] += 1
+            size = known.get((k, v, home))
+            if size is None:
+                size = known[k, v, home] = cache.layer_bytes(k, v, home) if k or v else 0
+            entry[1] += size
+            widths.setdefault(home, set()).add((k, v))
     parts = []
     for device, (layers, size) in sorted(held.items()):
         if len(widths[device]) == 1:
@@ -237,7 +274,15 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
             rule += f"; reserved for 256 positions, it grows with those in use to {high}"
         if real != likely:
             rule = f"as llama.cpp reports it {likely}; {real} are allocated then: {rule}"
-        parts.append(Part(name="compute_buffer", device=device, bytes=Span(low=low, likely=likely, high=high), rule=rule, source=source))
+        if placement.spread is None or device == HOST:
+            parts.append(Part(name="compute_buffer", device=device, bytes=Span(low=low, likely=likely, high=high), rule=rule, source=source))
+            continue
+        more = ceil(log2(len(placement.together))) * 4 * hp.width * context.tokens  # room for the sums of all cards, where no library brings its own
+        rule += f"; each card has the room of the whole graph, and up to {more} B more for the sums that the cards exchange"
+        parts += [
+            Part(name="compute_buffer", device=card.id, bytes=Span(low=low, likely=likely, high=high + more), rule=rule, source=source)
+            for card in placement.together
+        ]
     return parts
 
 
@@ -254,7 +299,7 @@ def _output(hp: Hparams, context: Context) -> Part:
 
 def _overheads(placement: Placement) -> list[Part]:
     parts = []
-    for device in placement.gpus:
+    for device in placement.together or placement.gpus:
         known = constants.overhead(device.backend)
         parts.append(Part(name="context_overhead", device=device.id, bytes=known.bytes, rule=known.rule, source=known.source))
     return parts
@@ -264,9 +309,9 @@ def _caveats(hp: Hparams, context: Context, placement: Placement, parts: "list[P
     said = []
     if reserved is not None and reserved.pipeline:
         said.append("several cards with all layers run as a pipeline: every input is kept four times; llama.cpp falls back to one copy where that does not fit")
-    if placement.split in ("row", "tensor"):
-        said.append(f"--split-mode {placement.split} spreads the rows of each matrix over the cards: weights are priced as whole layers here")
-    for device in placement.gpus:
+    if placement.split == "row":
+        said.append("--split-mode row spreads the rows of each matrix over the cards in builds and backends that can: weights are priced as whole layers here")
+    for device in placement.together or placement.gpus:
         limit = constants.LARGEST_ALLOCATION.get(device.backend)
         largest = max((part.bytes.high for part in parts if part.device == device.id), default=0)
         if limit is not None and largest > limit[0]:

@@ -46,7 +46,9 @@ def _lay_out(
     b = Builder(hp, context, memory, placement, layers, tokens=tokens, sequences=sequences, outputs=context.outputs)
     b.pinning = b.pinning and pins
     graphs.build(b)
-    scheduler = Scheduler(_cards(placement, context.version), op_offload=context.op_offload, pipeline=pipeline, version=context.version)
+    scheduler = Scheduler(
+        _cards(placement, context.version), op_offload=context.op_offload, pipeline=pipeline, version=context.version, together=placement.spread is not None
+    )
     sizes, splits = scheduler.measure(b.graph)
     return scheduler, b, sizes, splits
 
@@ -60,7 +62,7 @@ def stays_fused(hp: Hparams, context: Context, memory: Memory, placement: Placem
     graphs.build(b)
     cards = _cards(placement, context.version)
     names = [card.id for card in cards] + [HOST]
-    Scheduler(cards, op_offload=context.op_offload, pipeline=False, version=context.version).assign(b.graph)
+    Scheduler(cards, op_offload=context.op_offload, pipeline=False, version=context.version, together=placement.spread is not None).assign(b.graph)
     for node in b.graph.nodes:
         if node.op == op and node.home:
             if op == "FLASH_ATTN_EXT" and node.backend < len(cards) and flash_kernel(cards[node.backend], node) == "none":
@@ -230,4 +232,4 @@ def _record(hp: Hparams, context: Context, placement: Placement, learned: _Learn
         example = reserve(hp, other, caches.remember(hp, other), placement)
         samples.append((cells, example.events, example.labels))
         learned.example = example
-    learned.program = learn((128,) * len(placement.gpus) + (32,), samples)
+    learned.program = learn((*(card.alignment for card in _cards(placement, context.version)), 32), samples)

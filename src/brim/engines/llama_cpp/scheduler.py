@@ -28,12 +28,15 @@ class Split:
 
 
 class Scheduler:
-    """One scheduling of one graph. `cards` are the accelerators; the host has the number after them."""
+    """One scheduling of one graph. `cards` are the accelerators; the host has the number after them. `together`: the card stands for several that share every tensor, a
+    device that neither takes work for the host nor keeps tensors alive for its fusions.
+    """
 
-    def __init__(self, cards: "tuple[Card, ...]", *, op_offload: bool, pipeline: bool, version: int) -> None:
+    def __init__(self, cards: "tuple[Card, ...]", *, op_offload: bool, pipeline: bool, version: int, together: bool = False) -> None:
         self.cards = cards
         self.host = len(cards)
-        self.op_offload = op_offload
+        self.op_offload = op_offload and not together
+        self.together = together
         self.version = version
         self.copies = _PIPELINE_COPIES if pipeline else 1
         self.homes = {card.id: index for index, card in enumerate(cards)}
@@ -188,7 +191,7 @@ class Scheduler:
                     nodes.append(dependency)
                     buffers.append(split.backend)
         leafs = [*spare, *self._split_copies(splits), *[(leaf, leaf.backend) for leaf in graph.leafs if leaf.place is None]]
-        replay = Replay((128,) * self.host + (32,), self._size)
+        replay = Replay((*(card.alignment for card in self.cards), 32), self._size)
         sizes = replay.run(nodes, buffers, [leaf for leaf, _ in leafs], [max(0, backend) for _, backend in leafs])
         self.peaks = replay.peaks()
         self.events, self.labels = replay.events, replay.labels
@@ -219,7 +222,7 @@ class Scheduler:
 
     def _lifetimes(self, split: Split) -> "dict[int, list[T]]":
         """Nodes that do nothing but keep others alive, by the node they follow."""
-        if split.backend == self.host:
+        if split.backend == self.host or self.together:
             return {}
         card = self.cards[split.backend]
         if card.id.startswith("vulkan") and self.version >= REORDERED:

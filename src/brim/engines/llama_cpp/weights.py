@@ -6,7 +6,8 @@ ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
 
 from bisect import bisect_right
 
-from brim.engines.llama_cpp.hparams import HEADLESS, Hparams, block_of
+from brim.engines.llama_cpp.hparams import HEADLESS, Hparams, Wanting, block_of
+from brim.engines.llama_cpp.spread import Spread
 from brim.errors import Usage
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes, ggml_tensor_bytes
@@ -22,13 +23,36 @@ _EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _ON_HOST = ("token_embd.weight", "position_embd.weight", "token_types.weight", "per_layer_token_embd.weight")
 _WITH_LAYERS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 _ON_FIRST = ("token_embd_norm.weight", "token_embd_norm.bias", "per_layer_model_proj.weight", "per_layer_proj_norm.weight", "hrm.z_l_init")
+NO_ROWS = (
+    9890  # `make_gpu_buft_list` throws where a backend has no split buffers (issues 25594 and 25884); CUDA's were removed shortly before (PR 24216, June 2026)
+)
 _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 
 
 class Placement:
-    """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes and `counts` tensors by device."""
+    """Where things live: `layers[il]` and `output` are device ids, `tensors` maps a name to the devices that hold it, `held` sums bytes and `counts` tensors by device.
 
-    __slots__ = ("counts", "full", "gpus", "graph", "held", "key", "layers", "mapped", "output", "overridden", "split", "strays", "tensors", "walked")
+    With `--split-mode tensor` the cards work `together` as one device, which has the first one's id in all of the above but `held` and `counts`; `spread` knows each card's slices.
+    """
+
+    __slots__ = (
+        "counts",
+        "full",
+        "gpus",
+        "graph",
+        "held",
+        "key",
+        "layers",
+        "mapped",
+        "output",
+        "overridden",
+        "split",
+        "spread",
+        "strays",
+        "tensors",
+        "together",
+        "walked",
+    )
 
     def __init__(self) -> None:
         self.layers: list[str] = []
@@ -41,6 +65,8 @@ class Placement:
         self.mapped = True
         self.overridden = False
         self.split = "layer"
+        self.spread: Spread | None = None
+        self.together: tuple[DeviceSpec, ...] = ()
         self.key: tuple[object, ...] = ()
         self.strays: set[int] = set()  # blocks with a tensor that is not where its block is
         self.walked: tuple[int, ...] = ()  # the layers that `walk` chose, once it was asked
@@ -50,7 +76,7 @@ class Placement:
 def stored_bytes(dtype: str, dims: "tuple[int, ...]", device: str) -> int:
     """Bytes of a tensor in a buffer: padded to 128 on an accelerator, with one partial row where a quantised row is no multiple of 512; to 32 on the host."""
     size = ggml_tensor_bytes(dtype, dims)
-    if device == HOST:
+    if device.startswith(HOST):
         return -(-size // 32) * 32
     if device.startswith(("cuda", "rocm", "musa")) and GGML_BLOCKS[dtype][0] > 1 and dims[0] % 512:
         size += ggml_row_bytes(dtype, 512 - dims[0] % 512)
@@ -132,7 +158,15 @@ def _buffer_device(where: str, gpus: "tuple[DeviceSpec, ...]") -> str:
 def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]", *, load_mtp: bool = False, version: int = OUTPUT_FIRST) -> Placement:
     """Put every tensor of the file on its device. Blocks of next-token heads are skipped unless they are asked for."""
     made = Placement()
-    gpus = made.gpus = accelerators(workload, devices)
+    gpus = accelerators(workload, devices)
+    if workload.split_mode == "row" and gpus and version >= NO_ROWS:
+        raise Wanting(f"llama.cpp since b{NO_ROWS} refuses --split-mode row: its cards have no buffers that are split by rows (layer or tensor)")
+    if workload.split_mode == "tensor":
+        if not gpus:
+            raise Wanting("llama.cpp refuses --split-mode tensor without an accelerator")
+        made.together, made.spread = gpus, Spread(hp, len(gpus), tuple(workload.tensor_split))
+        gpus = gpus[:1]
+    made.gpus = gpus
     placed = _layer_device(gpus, workload, hp.blocks, version)
     made.layers, made.output = placed[:-1], placed[-1]
     asked = workload.gpu_layers
@@ -159,9 +193,19 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
             if block is not None and homes[0] != made.layers[block[0]]:
                 made.strays.add(block[0])
         for home in homes:
-            made.counts[home] = made.counts.get(home, 0) + 1
-            made.held[home] = made.held.get(home, 0) + stored_bytes(dtype, dims, home)
+            _hold(made, name, dims, dtype, home)
     return made
+
+
+def _hold(made: Placement, name: str, dims: "tuple[int, ...]", dtype: str, home: str) -> None:
+    """Count a tensor's bytes where it lies; cards that work together hold a slice each."""
+    if made.spread is None or home == HOST:
+        made.counts[home] = made.counts.get(home, 0) + 1
+        made.held[home] = made.held.get(home, 0) + stored_bytes(dtype, dims, home)
+        return
+    for device, slice_ in zip(made.together, made.spread.tensor(name, dims, dtype), strict=True):
+        made.counts[device.id] = made.counts.get(device.id, 0) + 1
+        made.held[device.id] = made.held.get(device.id, 0) + (stored_bytes(dtype, slice_, device.id) if 0 not in slice_ else 0)
 
 
 def _homes(hp: Hparams, made: Placement, name: str, with_layers: "tuple[str, ...]", *, load_mtp: bool) -> "tuple[str, ...]":
@@ -191,6 +235,7 @@ def placed(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...
     """`place`, remembered for the last few: a search over contexts asks for the same placement again and again."""
     key = (
         workload.split_mode, workload.main_gpu, workload.gpu_layers, workload.tensor_split, workload.override_tensors, workload.cpu_experts, devices, load_mtp, workload.mmap is not False, version >= OUTPUT_FIRST,
+        version >= NO_ROWS,
     )  # fmt: skip
     for known, asked, found in _PLACED:
         if known is hp and asked == key:
