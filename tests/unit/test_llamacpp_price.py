@@ -198,7 +198,7 @@ def test_rules_change_with_the_build(what, before, after, asked, part) -> None:
 def test_vulkan_runs_nodes_in_an_order_of_its_own(name, card, host) -> None:
     """Two public logs of 2026 with a micro-batch of 2048 (their host lines say it): both compute buffers to the printed digits, and not without the order."""
     from brim.engines.llama_cpp import reserve, vulkan
-    from tests.evidence.llamacpp_logs import cards_of, logs, opened, workload_of
+    from tests.logs import cards_of, logs, opened, workload_of
 
     log = next(log for log in logs() if log["id"] == name)
     log = {**log, "hparams": {**log["hparams"], "feed_forward_length": log["hparams"]["feed_forward_length"] or 12288}}
