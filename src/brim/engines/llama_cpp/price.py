@@ -20,6 +20,7 @@ from brim.units import Span, exactly
 from brim.values import Missing, plain
 
 NEWEST_BUILD = 11434
+NGL_NONE = 6165  # the last build that is known to leave all layers on the host by itself
 _BUILD = "llama.cpp b11434"
 _BESIDE = {
     "lora": "this is a LoRA adapter and no model: give the model, and the adapter with --lora",
@@ -74,7 +75,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
         parts += _compute(hp, context, reserved, placement, grown)
     parts += [_output(hp, context), *_overheads(placement)]
     return Plan(
-        engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), missing=missing, caveats=_caveats(hp, context, placement, parts, reserved),
+        engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), missing=missing, caveats=(*_unsaid(workload, placement, version), *_caveats(hp, context, placement, parts, reserved)),
     )  # fmt: skip
 
 
@@ -303,6 +304,13 @@ def _overheads(placement: Placement) -> list[Part]:
         known = constants.overhead(device.backend)
         parts.append(Part(name="context_overhead", device=device.id, bytes=known.bytes, rule=known.rule, source=known.source))
     return parts
+
+
+def _unsaid(workload: LlamaWorkload, placement: Placement, version: int) -> tuple[str, ...]:
+    """What an old build would do where -ngl is left out: nothing on a card (`llama_model_default_params` of b4435, b5310 and b6165)."""
+    if not placement.gpus or version > NGL_NONE or (workload.gpu_layers is not None and workload.gpu_layers >= 0):
+        return ()
+    return (f"b{version} puts no layer on a card where -ngl is left out (Metal apart); priced with all layers there",)
 
 
 def _caveats(hp: Hparams, context: Context, placement: Placement, parts: "list[Part]", reserved: "Reserve | None") -> tuple[str, ...]:

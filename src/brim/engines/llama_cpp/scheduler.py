@@ -9,7 +9,6 @@ from brim.engines.llama_cpp.context import LIFETIMES
 from brim.engines.llama_cpp.cuda import Card, batch_of
 from brim.engines.llama_cpp.fusions import keep_alive
 from brim.engines.llama_cpp.tensor import VIEW_OPS, WEIGHTS, Graph, T, nbytes
-from brim.engines.llama_cpp.vulkan import REORDERED, reordered
 
 _PIPELINE_COPIES = 4  # GGML_SCHED_MAX_COPIES
 _OFFLOAD_BATCH = 32  # GGML_OP_OFFLOAD_MIN_BATCH
@@ -225,8 +224,11 @@ class Scheduler:
         if split.backend == self.host or self.together:
             return {}
         card = self.cards[split.backend]
-        if card.id.startswith("vulkan") and self.version >= REORDERED:
-            split.nodes = reordered(split.nodes)
+        if card.id.startswith("vulkan"):
+            from brim.engines.llama_cpp.vulkan import REORDERED, reordered
+
+            if self.version >= REORDERED:
+                split.nodes = reordered(split.nodes)
         if self.version < LIFETIMES or not card.own:
             return {}
         until: dict[int, list[T]] = {}
