@@ -6,7 +6,7 @@
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   file PATH               a sparse GGUF file to open instead of a model made of the metadata alone, which has every optional tensor
 //   shares A,B,…            load with `--split-mode tensor` over as many CPU devices; `device INDEX WEIGHTS CONTEXT COMPUTE` follows each run
-//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers)
+//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers, 3: only they)
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
 #include "ggml.h"
@@ -135,10 +135,11 @@ int main(int argc, char **argv) {
             cp.n_outputs_max = outs;
             cp.swa_full = swa;
             cp.n_rs_seq = rows;
-            if (mtp) {
+            if (mtp == 1 || mtp == 2) {
                 cp.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
-                cp.n_outputs_max_per_seq = 1;
             }
+            if (mtp)
+                cp.n_outputs_max_per_seq = 1;
             cp.embeddings = emb;
             auto ty = [](std::string s) {
                 for (int i = 0; i < GGML_TYPE_COUNT; i++)
@@ -154,7 +155,7 @@ int main(int argc, char **argv) {
                 printf("run FAIL %s\n", line.c_str());
                 continue;
             }
-            if (mtp == 2) { // as the draft does before its first token
+            if (mtp >= 2) { // as the draft does before its first token
                 for (int i = 0; i < nseq; i++) {
                     auto *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
                     llama_sampler_chain_add(chain, llama_sampler_init_top_k(10));

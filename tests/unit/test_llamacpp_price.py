@@ -50,13 +50,13 @@ def test_reserved_on_the_cpu() -> None:
 
 
 def test_the_context_of_next_token_blocks() -> None:
-    """Every architecture with such a block: the draft's graph, before and with its sampler, and its cache are the engine's to the byte."""
+    """Every architecture with such a block, and EAGLE 3 drafts: the draft's graph, before and with its sampler, and its cache are the engine's to the byte."""
     wrong, seen = [], set()
     for name, made, asked, sampled, compute, memory in drafting():
         hp = hparams.read(made)
         assert isinstance(hp, hparams.Hparams), (name, hp)
         seen.add(hp.arch)
-        found = context.Context(asked, hp, 11434).drafting(sampled=sampled)
+        found = context.Context(asked, hp, 11434).drafting(sampled=sampled, block=hp.arch in mtp.BLOCKS)
         _, laid = reserve.remembered(hp, found, weights.place(hp, asked, (), load_mtp=True))
         parts, wanting = next_token_context(made, asked, (), version=11434)
         held = sum(part.bytes.likely for part in parts if part.name in PARTS["context"])
@@ -64,7 +64,7 @@ def test_the_context_of_next_token_blocks() -> None:
         if wanting or laid.allocated["cpu"] != compute or held != memory or work is None or not work.low <= compute <= work.high:
             wrong.append((name, asked.ctx, sampled, laid.allocated, compute, held, memory, wanting))
     assert not wrong, wrong
-    assert seen == set(mtp.BLOCKS)
+    assert seen == {*mtp.BLOCKS, "eagle3"}
 
 
 def test_every_part_is_argued() -> None:

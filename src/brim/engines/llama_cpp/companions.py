@@ -86,16 +86,38 @@ def _draft(
     left = tuple(device.replace(free_bytes=max(1, device.free_bytes - plan.on(device.id).likely)) for device in devices)
     priced = price(draft, own, left, version=version)
     found, missing = [part for part in priced.parts if part.name != "context_overhead"], priced.missing
-    if "draft-mtp" in workload.spec_types and _first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers")):
+    eagle = draft.architecture == "eagle3"
+    if eagle or ("draft-mtp" in workload.spec_types and _first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers"))):
         from brim.engines.llama_cpp.price import next_token_context
 
         drafted, wanting = next_token_context(draft, own, left, version=version)
-        if not wanting:  # the file's next-token block runs, not its trunk (which it may not have)
+        if not wanting:  # samplers lie in the graph; of next-token blocks the first runs, not the trunk (which the file may not have)
             found, missing = [part for part in found if part.name == "weights"] + drafted, ()
     parts = [
         Part(name="draft", device=part.device, bytes=part.bytes, rule=f"draft model's {part.name}: {part.rule}", source=f"{_DRAFT}; {part.source}") for part in found
     ]  # fmt: skip
+    if eagle:
+        parts += _features(checkpoint, draft, workload, plan)
     return parts, [f"the draft model: {item}" for item in missing]
+
+
+def _features(checkpoint: Checkpoint, draft: Checkpoint, workload: LlamaWorkload, plan: Plan) -> list[Part]:
+    """What an EAGLE 3 draft makes the model keep: the inputs of its target layers, in the graph of a micro-batch and as rows of a batch."""
+    taken = draft.metadata.get("eagle3.target_layers")
+    layers = len(taken) if isinstance(taken, (list, tuple)) else 3
+    width = _first(checkpoint.metadata.get(f"{checkpoint.architecture}.embedding_length"))
+    batch = workload.batch or 2048
+    micro = min(batch, workload.ubatch or 512)
+    source = "src/llama-context.cpp `set_embeddings_layer_inp`, `output_reserve`; src/llama-graph.cpp `set_outputs`, llama.cpp b11434"
+    rows, kept = 4 * layers * width * batch, 4 * (layers + 1) * width * micro
+    parts = [
+        Part(name="draft", device="cpu", bytes=Span(low=0, likely=rows, high=rows), rule=f"4 B × {layers} layers' inputs × {width} × {batch} rows of a batch = {rows}, from the first prompt on", source=source),
+    ]  # fmt: skip
+    computing = {part.device for part in plan.parts if part.name == "compute_buffer"}
+    for device in sorted(computing):  # the encoder's features enter through the host's buffer
+        rule = f"inputs of {layers} layers kept in the graph of {micro} tokens, {layers} × {width} wide: 0 to {kept}"
+        parts.append(Part(name="draft", device=device, bytes=Span(low=0, likely=0, high=kept), rule=rule, source=source))
+    return parts
 
 
 def _first(value: "Any", index: int = 0) -> int:

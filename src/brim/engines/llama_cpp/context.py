@@ -168,10 +168,10 @@ class Context:
             setattr(made, name, getattr(self, name))
         return made
 
-    def drafting(self, *, sampled: bool) -> "Context":
-        """The context of the model's own next-token block beside this one's settings: no state, and the draft's sampler in the graph once it has run."""
+    def drafting(self, *, sampled: bool, block: bool = True) -> "Context":
+        """The context of a draft beside this one's settings (of the model's own next-token `block`: no state): the draft's sampler in the graph once it has run."""
         made = self._copy()
-        made.mtp, made.sampled, made.rollback = True, sampled, 0
+        made.mtp, made.sampled, made.rollback = block, sampled, 0
         return made
 
     def in_use(self) -> "Context":

@@ -26,6 +26,7 @@ _BUILDERS = {
     "deepseek32": "indexers.sparse",
     "glm-dsa": "indexers.sparse",
     "deepseek4": "deepseek4.deepseek4",
+    "eagle3": "eagle.eagle3",
     "dots3note": "indexers.dots3note",
     "hy_v4": "indexers.hy_v4",
     "minimax-m3": "minimax_m3.minimax_m3",
@@ -65,7 +66,7 @@ CHECKED = {
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
-        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder", "minicpm3", "plm", "bailingmoe3", "kimi-k3", "dots3note", "hy_v4", "minimax-m3", "glm5-next",
+        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder", "minicpm3", "plm", "bailingmoe3", "kimi-k3", "dots3note", "hy_v4", "minimax-m3", "glm5-next", "eagle3",
         "jais2", "maple", "cohere2moe", "muse-glimmer", "laguna", "spark2_5", "deepseek2-ocr", "llama-embed", "chameleon", "talkie", "cogvlm", "hrm_text", "minimax-01",
     ), _ORACLE),
 }  # fmt: skip
@@ -81,12 +82,14 @@ def build(b: Builder) -> None:
     arch = b.hp.arch
     style = None if b.context.mtp else STYLES.get(arch)
     module, _, name = ("mtp.build" if b.context.mtp else _BUILDERS.get(arch, "")).partition(".")
-    if style is not None:
-        decoder(b, style)
-    elif module:
-        from importlib import import_module
+    from importlib import import_module
 
-        getattr(import_module(f"brim.engines.llama_cpp.{module}"), name)(b)
+    if style is not None:
+        end = decoder(b, style)
+    elif module:
+        end = getattr(import_module(f"brim.engines.llama_cpp.{module}"), name)(b)
     else:
         raise Wanting(f"the compute graph of architecture {arch!r} is not modelled yet")
     pool(b)
+    if b.context.sampled:
+        import_module("brim.engines.llama_cpp.mtp").sample(b, end)

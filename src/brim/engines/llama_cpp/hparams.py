@@ -70,7 +70,7 @@ _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash"
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa", "dots3note", "hy_v4", "minimax-m3", "glm5-next"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("dflash", "eagle3", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("dflash", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "pockettts", "qwen3tts")
 )  # fmt: skip
 

@@ -190,16 +190,14 @@ def _pools(b: Builder, il: int) -> T:
     return cur
 
 
-def build(b: Builder) -> None:
-    """Lay out the graph of the first next-token block; with `context.sampled` the sampler of each slot behind it."""
+def build(b: Builder) -> T:
+    """Lay out the graph of the first next-token block; its logits."""
     kind = BLOCKS.get(b.hp.arch)
     if kind is None:
         raise Wanting(f"the graph of the next-token block of architecture {b.hp.arch!r} is not modelled yet")
     il = b.hp.layers
     lay_out = {"plain": _plain, "gated": _gated, "latent": _latent, "nemotron": _nemotron, "side": _side, "streams": _streams, "pools": _pools}[kind]
-    logits = lay_out(b, il)
-    if b.context.sampled:
-        sample(b, logits)
+    return lay_out(b, il)
 
 
 def sample(b: Builder, logits: T) -> None:

@@ -80,7 +80,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
 
 
 def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int) -> "tuple[list[Part], str]":
-    """Cache, graph and output rows of the context that drafts with the model's own next-token blocks (no weights: they are the model's), and what is wanting or "".
+    """Cache, graph and output rows of the context that drafts with next-token blocks or an EAGLE 3 layer (no weights), and what is wanting or "".
 
     The graph is reserved at the start, and again with the draft's sampler in it before the first token: the span holds both.
     """
@@ -88,10 +88,10 @@ def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices:
     if isinstance(hp, Missing):
         return [], hp.detail
     try:
-        first = Context(workload, hp, version).drafting(sampled=False)
+        first = Context(workload, hp, version).drafting(sampled=False, block=hp.arch != "eagle3")
         placement = weights.placed(hp, workload, devices, load_mtp=True, version=version)
         memory, start = reserve.remembered(hp, first, placement)
-        _, later = reserve.remembered(hp, first.drafting(sampled=True), placement)
+        _, later = reserve.remembered(hp, first.drafting(sampled=True, block=first.mtp), placement)
     except Wanting as why:
         return [], str(why)
     compute = []
