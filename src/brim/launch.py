@@ -1,6 +1,5 @@
 """Ask the gate, start the child in its own group, hand it to the governor; refuse loudly, exit with the refusal's code."""
 
-import contextlib
 import os
 import signal
 import time
@@ -13,6 +12,7 @@ from brim.actions.measure import Measure
 from brim.actions.notify import Notifier, to_stderr
 from brim.actions.pause import Brake
 from brim.actions.power import PowerCap
+from brim.actions.priority import come_first, step_back
 from brim.actions.signal import Signaller
 from brim.admission import Seat, needs, take_seat
 from brim.book import Book
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from brim.seams import Clock, Probe
 
 STOPPED = Stopped.exit_code
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class RunResult(Record):
@@ -193,15 +193,19 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     governor = Governor(
         child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
     )
-    usual = _come_first()
+    usual = come_first()
     try:
         ending = _under_signals(governor, hands, child, wakes[0])
     except BaseException:
         said = signaller.tree(child.identity, signal.SIGTERM)  # a job without its guard is worse than one that is stopped
         to_stderr(f"the governor itself failed; the job is asked to end: {said}; {hands.finish()}")
+        book.journal.close()  # the last looks before the fault are the ones that tell of it
+        child.wait(1_000_000_000)
+        child.close()
+        wakes[0].close()
         raise
     finally:
-        _prefer(usual)
+        step_back(usual)
     kills = process.oom_kills()
     elsewhere = _struck(probe, kills_before, clock.now_ns()) if not kills and ending.status in (-signal.SIGKILL, 137) else 0
     if keeper is not None:
@@ -214,21 +218,6 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         _put_away(page)
     put_down()
     return _finish(book, ending, kills, left, elsewhere)
-
-
-def _come_first() -> int:
-    """Raise our own priority over the job's where that is allowed (the job is started already, and keeps its own): a guard that waits for its turn looks too late."""
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    _prefer(min(usual, -10))
-    return usual
-
-
-def _prefer(priority: int) -> None:
-    """Give every thread of ours this priority (Linux keeps one a thread): an act waits for the thread that writes its record."""
-    tasks = [int(name) for name in os.listdir("/proc/self/task")] if os.path.isdir("/proc/self/task") else [0]
-    for task in tasks:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, task, priority)
 
 
 def _watchers(book: Book, limits: "Limits", extras: Extras, hands: Hands) -> "tuple[Callable[[Decision, Any, int], None], Callable[[], None]]":
@@ -277,6 +266,8 @@ def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes)
     previous: dict[int, Any] = {}
     try:
         previous = {number: signal.signal(number, hand_on) for number in _ENDING}
+        if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:  # Ctrl-Z
+            previous[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, lambda _number, _frame: governor.ask_to_rest())
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     except ValueError:
         before = None  # not the main thread: the caller keeps its own handlers

@@ -73,6 +73,19 @@ def test_the_tree_is_leader_descendants_group_and_session(tmp_path) -> None:
     assert probe.identity(1234) is None
 
 
+def test_a_leader_that_was_moved_out_of_its_group_is_still_the_job(tmp_path) -> None:
+    """A group that no longer holds a leader that lives is not the whole of the job: the tree is looked through as well. When the leader has ended the group's word stands."""
+    process(tmp_path, 10, 1)
+    process(tmp_path, 11, 10)
+    process(tmp_path, 12, 1)
+    process(tmp_path, 99, 1)
+    (tmp_path / "cgroup.procs").write_text("12\n")
+    probe = ProcessProbe(str(tmp_path), group_dir=str(tmp_path))
+    assert probe.tree(10) == [10, 11, 12]
+    (tmp_path / "proc" / "10" / "stat").unlink()
+    assert probe.tree(10) == [12]
+
+
 @pytest.mark.parametrize(("ignored", "caught", "answer"), [("0", "4000", "caught"), ("4000", "0", "ignored"), ("0", "0", "default"), (None, None, "unknown")])
 def test_what_a_signal_does(tmp_path, ignored, caught, answer) -> None:
     """SIGTERM is bit 14 of the masks in /proc/PID/status."""

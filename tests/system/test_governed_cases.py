@@ -326,7 +326,7 @@ def test_69_a_resumed_job_that_starts_anew_is_an_alarm(tmp_path) -> None:
 def test_71_a_pause_takes_all_ranks_or_none_and_ends_before_a_watchdog(tmp_path) -> None:
     """Case 71: where a job has several processes all of them are stopped and let go together, a cooperative pause is for one alone; and no pause lasts as long as a collective's watchdog (480 s)."""
     assert Limits().pause_max_ns < 480 * 10**9
-    leader = subprocess.Popen(["sh", "-c", "sleep 99 & sleep 99 & echo $!; wait"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    leader = subprocess.Popen(["sh", "-c", "sleep 99 & sleep 99 & echo $!; wait; exec sleep 99"], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         leader.stdout.readline()
         probe = ProcessProbe()
@@ -350,6 +350,14 @@ def test_71_a_pause_takes_all_ranks_or_none_and_ends_before_a_watchdog(tmp_path)
         assert not told
         hands.finish()
         until(lambda: all(state(pid) != "T" for pid in ranks))
+        hands.do(Intent(action=PAUSE, why="heat"), drive_look(drive, others=0))  # a look from before the ranks were started
+        until(lambda: all(state(pid) == "T" for pid in ranks))
+        assert not told
+        hands.finish()
+        for pid in ranks:
+            if pid != leader.pid:
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: probe.tree(leader.pid) == [leader.pid])
         hands.do(Intent(action=PAUSE, why="heat"), drive_look(drive, others=0))
         assert len(told) == 1
     finally:

@@ -7,12 +7,17 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import jsonschema
 import pytest
 
+from brim import launch
+from brim.actions import priority
 from brim.actions.child import Child
+from brim.facts.extras import Extras
+from brim.facts.settings import Limits
 from brim.journal import store
 from brim.probes.process import ProcessProbe
 from brim.reports.schemas import SCHEMAS
@@ -207,3 +212,87 @@ def _command(pid: int) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def test_orphans_that_no_look_saw_are_reaped(tmp_path) -> None:
+    """brim is the subreaper of its job: what the job's children leave behind and what ends between two looks does not stay as a zombie; the leader's status is not taken away."""
+    child = Child(["sh", "-c", "for i in 1 2 3 4 5; do (true &); done; sleep 0.5; exit 3"], ProcessProbe(), env=dict(os.environ), cwd="/", log_path=None)
+    try:
+        child.release()
+        time.sleep(0.3)
+        child.attend()
+        left = [pid for pid, parent, state in _children() if parent == os.getpid() and state == "Z"]
+        assert not left
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        child.attend()
+        assert child.poll() == 3
+    finally:
+        child.close()
+
+
+def _children():
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+                yield int(name), int(parent), state
+
+
+def test_only_our_own_threads_come_first() -> None:
+    """The guard's threads are raised and put back; neither those whose commands would inherit it, nor threads of a program that brim is a guest in."""
+    told, end, ready = {}, threading.Event(), []
+
+    def live() -> None:
+        ready.append(threading.get_native_id())
+        end.wait()
+
+    threads = [threading.Thread(target=live, name=name) for name in ("brim-journal", "brim-measure", "brim-notify", "somebody")]
+    for thread in threads:
+        thread.start()
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    before = priority.come_first()
+    try:
+        if os.getpriority(os.PRIO_PROCESS, 0) == usual:
+            pytest.skip("priorities may not be raised here")
+        told = {thread.name: os.getpriority(os.PRIO_PROCESS, thread.native_id) for thread in threads}
+    finally:
+        priority.step_back(before)
+        back = [os.getpriority(os.PRIO_PROCESS, number) for number in (0, threads[0].native_id)]
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert told == {"brim-journal": min(usual, -10), "brim-measure": usual, "brim-notify": usual, "somebody": usual}
+    assert back == [usual, usual]
+
+
+def test_a_governor_that_fails_leaves_its_last_looks(tmp_path) -> None:
+    """Samples that wait for company are written when the governor itself fails: they tell of what went before. The job is asked to end."""
+    seen = []
+
+    def watch(*_: object) -> None:
+        seen.append(1)
+        if len(seen) == 4:
+            raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError):
+        launch.run(["sleep", "30"], Limits(poll_ns=100_000_000), run_dir=str(tmp_path / "run"), prediction=None, extras=Extras(watch=watch))
+    kinds = [line.kind for line in store.read(str(tmp_path / "run" / "journal.db"))]
+    assert kinds.count("sample") == 4
+
+
+def test_samples_of_a_slow_poll_are_written_as_they_come(tmp_path) -> None:
+    """Where looks are further apart than two seconds no sample waits for the next one."""
+    run = start(tmp_path, "--run-dir", str(tmp_path / "run"), "--poll", "2500ms", "--", "sleep", "6")
+    try:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with contextlib.suppress(Exception):
+                if sum(line.kind == "sample" for line in store.read(str(tmp_path / "run" / "journal.db"))) >= 2:
+                    break
+            time.sleep(0.05)
+        assert run.poll() is None
+        rows = [json.loads(line.body) for line in store.read(str(tmp_path / "run" / "journal.db")) if line.kind == "sample"]
+        assert len(rows) == 2
+    finally:
+        run.terminate()
+        run.communicate()

@@ -145,3 +145,38 @@ def test_as_the_first_process_it_reaps_and_forwards(tmp_path) -> None:
     os.kill(inner, signal.SIGTERM)
     run.communicate(timeout=30)
     assert run.returncode == 75
+
+
+def test_ctrl_z_rests_the_job_with_its_guard(tmp_path) -> None:
+    """Ctrl-Z stops the job first, then brim; when brim is continued the job goes on, and both are in the journal. A job without its guard does not run on."""
+    run = Terminal("--run-dir", str(tmp_path / "run"), "--poll", "200ms", "--", sys.executable, "-S", "-c", TICKS, str(tmp_path / "ticks"))
+    run.until("tick 3")
+    os.write(run.fd, b"\x1a")
+    until_state(run.pid, "T")
+    before = (tmp_path / "ticks").stat().st_size
+    time.sleep(0.4)
+    assert (tmp_path / "ticks").stat().st_size == before
+    os.kill(run.pid, signal.SIGCONT)
+    assert run.ended() == 0
+    outcomes = [json.loads(line.body)["outcome"] for line in store.events(str(tmp_path / "run" / "journal.db")) if line.kind == "outcome"]
+    assert any("SIGSTOP" in outcome or "frozen" in outcome for outcome in outcomes), outcomes
+
+
+TICKS = """
+import sys, time
+with open(sys.argv[1], "w", buffering=1) as file:
+    for index in range(30):
+        print("tick", index, flush=True)
+        print(index, file=file)
+        time.sleep(0.05)
+"""
+
+
+def until_state(pid, state, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with open(f"/proc/{pid}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] == state:
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"{pid} is not in state {state}")

@@ -147,14 +147,16 @@ class Child:
             if done:
                 self._known.discard(pid)
         if os.getpid() == 1:
-            self._reap_all()
+            self._reap(os.P_ALL, 0)  # as the first process of a container every orphan is ours
+        elif self._subreaper:
+            self._reap(os.P_PGID, self.pid)
         self._lend_terminal()
 
-    def _reap_all(self) -> None:
-        """As the first process of a container every orphan is ours to reap."""
+    def _reap(self, kind: int, number: int) -> None:
+        """Reap orphans that came back to us, also those that no look ever saw: one that lives on as a zombie keeps its pid, and a system has only so many."""
         while True:
             try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                found = os.waitid(kind, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
             if found is None or found.si_pid == self.pid:
@@ -173,6 +175,8 @@ class Child:
                 os.tcsetpgrp(0, self.pid)
                 signal.signal(signal.SIGTTOU, before)
                 os.killpg(self.pid, signal.SIGCONT)
+            elif found is not None and found.si_status == signal.SIGTSTP and os.tcgetpgrp(0) == self.pid:
+                os.kill(os.getpid(), signal.SIGTSTP)  # Ctrl-Z went to the job alone, which has the terminal: the shell behind us must learn of it
         except (OSError, ValueError):
             return
 

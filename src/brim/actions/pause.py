@@ -27,6 +27,11 @@ class Brake:
         self._thread: threading.Thread | None = None
         self.stopped = False
 
+    @property
+    def share(self) -> int:
+        """Thousandths of the time for which the job is stopped now; 0 without a duty cycle."""
+        return self._share
+
     def pause(self) -> str:
         """Stop the whole job until `release`."""
         self._share = 0

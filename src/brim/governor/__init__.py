@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Ending", "Eyes", "Governor", "Hands"]
 
 RECORD_DEADLINE_NS = 50_000_000  # a stop never waits longer than this for its record
+SELDOM_NS = 2_000_000_000  # looks that are further apart than this are written down one by one
 GIVE_UP_KILLS = 60
 CROSSED_NS = 100_000_000  # the kernel tells of a threshold before our own count shows it: look once more, soon, also where the job grows no further
 # A list of processes is no snapshot (one may fork behind the place that is being read and then end): nobody is left when two lists in a row say so.
@@ -68,7 +69,7 @@ class Governor:
     ) -> None:
         self._job, self._limits, self._eyes, self._hands, self._journal = job, limits, eyes, hands, journal
         self._clock, self._wakes, self._page, self._watch = clock, wakes, page, watch
-        self._asked = 0
+        self._asked, self._rest = 0, False
         self._peak: list[int | None] = [None, None, None]  # held, mapped, lowest free
         self._level_ns: dict[str, int] = {}
         self._looks = 0
@@ -81,6 +82,23 @@ class Governor:
         """Somebody wants brim to end: the first time by checkpoint and stop, the second by SIGTERM, the third by SIGKILL."""
         self._asked += 1
 
+    def ask_to_rest(self) -> None:
+        """Somebody wants brim to stand still (Ctrl-Z): the job does so with it. From a signal handler."""
+        self._rest = True
+
+    def _rest_a_while(self, state: "State") -> None:
+        """Stop the job, then ourselves, until we are continued. Not during a stop: that one has a deadline."""
+        self._rest = False
+        if state.halt is not None:
+            return
+        self._record("intent", {"kind": "rest", "reason": "brim was asked to stand still (SIGTSTP)"})
+        began = self._clock.now_ns()
+        outcome = self._hands.rest()
+        if self._page is not None:
+            self._page.beat(self._clock.now_ns())
+        outcome += "; " + self._hands.wake()
+        self._record("outcome", {"kind": "rest", "outcome": outcome, "took_ns": self._clock.now_ns() - began}, wait=False)
+
     def govern(self) -> Ending:
         """Look, decide and act until nobody of the job is left."""
         alone = 0
@@ -90,6 +108,8 @@ class Governor:
         state = policy.begin(began)
         while True:
             self._job.attend(pids)
+            if self._rest:
+                self._rest_a_while(state)
             status, now = self._job.poll(), self._clock.now_ns()
             if self._page is not None:
                 self._page.beat(now)
@@ -165,7 +185,9 @@ class Governor:
             self._sampled_ns = now
             # Nothing happens: the next samples come along. Something is done: the record of the act takes this one with it, and comes at once.
             alone = (look.wakes or decision.intents or state.level != RUN) and not any(intent.action != NOTIFY for intent in decision.intents)
-            self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not alone)
+            # Where looks are far apart the next line would be too long in coming.
+            seldom = self._limits.poll_ns > SELDOM_NS and not decision.intents
+            self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not (alone or seldom))
 
     def _do_all(self, intents: "tuple[Intent, ...]", seen: "Seen") -> None:
         """Write the notices down, act, and only then tell people: what is told can wait, the act cannot."""

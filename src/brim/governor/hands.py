@@ -1,5 +1,6 @@
 """Carries out intents with the actions it was given, and says in words what happened; it decides nothing but which hand fits."""
 
+import os
 import signal
 
 from brim import control
@@ -55,6 +56,7 @@ class Hands:
         self._leader, self._page, self._signaller, self._brake = leader, page, signaller, brake
         self._group, self._notifier, self._checkpoint_signal, self._power = group, notifier, checkpoint_signal, power or {}
         self._capped = False
+        self._share, self._stopped = 0, False
         self.ending_signal = int(signal.SIGTERM)
 
     def do(self, intent: "Intent", look: "Look") -> str:
@@ -93,7 +95,8 @@ class Hands:
         return self._brake.slow(intent.permille) + capped
 
     def _pause(self, intent: "Intent", look: "Look") -> str:
-        if self._cooperates(look) and look.others == 0:
+        # Who is of the job is asked anew: the look may know of its workers what was so some seconds ago, and a page pauses its leader alone.
+        if self._cooperates(look) and not set(self._signaller.alive(self._leader)) - {self._leader.pid}:
             return self._direct(control.PAUSE, intent)
         return self._brake.pause()
 
@@ -133,6 +136,20 @@ class Hands:
         if left:
             said.append(f"{len(left)} process(es) still alive: {left[:8]}")
         return "; ".join(said) or "the memory came back, no process is left"
+
+    def rest(self) -> str:
+        """Stop the job, then brim itself: a job that goes on without its guard is worse than one that waits. Comes back when brim is continued."""
+        self._share, self._stopped = self._brake.share, self._brake.stopped
+        said = self._brake.pause()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return said
+
+    def wake(self) -> str:
+        """Let the job go on as it was before `rest`."""
+        if self._stopped and not self._share:
+            return "stays paused"
+        said = self._brake.release()
+        return self._brake.slow(self._share) if self._share else said
 
     def keep(self, look: "Look") -> list[str]:
         """Set caps again that something else has changed since (another service's own limit, a reset of the driver); the outcomes in words."""

@@ -123,7 +123,7 @@ class ProcessProbe:
     def tree(self, leader: int) -> list[int]:
         """Give the pids of the job that are alive (no zombies)."""
         own = self._members = self._in_group()
-        if own is not None:
+        if own is not None and (leader in own or not self._alive(leader)):  # a leader that was moved out of its group: the whole machine is looked through
             self._keep(own)
             return sorted(pid for pid in own if self._alive(pid))
         parents: dict[int, list[int]] = {}
@@ -136,7 +136,8 @@ class ProcessProbe:
             if fields is None or len(fields) < 4 or fields[0] in ("Z", "X"):
                 continue
             parents.setdefault(int(fields[1]), []).append(pid)
-            if pid == leader or int(fields[2]) == leader or int(fields[3]) == leader or (int(fields[1]) == me and self._marked(pid)):
+            mine = pid in own if own else False
+            if mine or pid == leader or int(fields[2]) == leader or int(fields[3]) == leader or (int(fields[1]) == me and self._marked(pid)):
                 members.append(pid)
         found: dict[int, None] = {}
         queue = members or ([leader] if self._alive(leader) else [])
