@@ -3,11 +3,12 @@
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import price
 from brim.engines.llama_cpp.companions import Companions, price_with
-from brim.engines.llama_cpp.defaults import resolve
+from brim.engines.llama_cpp.defaults import TRAINED_CONTEXT, resolve
 from brim.engines.llama_cpp.growth import growth, warnings
+from brim.engines.llama_cpp.startup import Start, turned
 from brim.errors import BrimError, CannotTell, Unreadable, Usage
 from brim.facts.workload import LlamaWorkload
-from brim.gate import FITS, judge
+from brim.gate import DOES_NOT_FIT, FITS, judge
 from brim.knobs import NAMES, Trial, last_resorts, make, micro_batch, pricer, slots
 from brim.lineup import chosen_by_engine, left_visible, specs
 from brim.planner import Answer, Solver
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Learn = Callable[[str], Callable[[Plan], Plan] | None]
 
 SWEEP = 64  # combinations of a sweep that are priced
+FLAG_TEXT = 160  # characters of one flag that are shown
 ROUNDS = 6  # how often a split is chosen anew
 # what the user fixed, by workload field → the knob that is then left alone
 _FIXES = {
@@ -138,8 +140,9 @@ def fit_llama(
     grows = () if found.plan.missing else growth(found.plan, worst.workload)
     host = next((device.budget.usable_bytes for device in devices if device.id == "cpu"), None)
     said = warnings(found.plan, grows, host if isinstance(host, int) else None)
+    start = _started(checkpoint, worst, found, devices, fixed, beside, version)
     return found.replace(
-        grows=grows, defaults=defaults, unpriced=unpriced, caveats=found.caveats + said + _adapts(worst.workload, found, fixed),
+        grows=grows, defaults=defaults, unpriced=unpriced, caveats=found.caveats + said + _adapts(start, devices), start=start,
         bare=None if ask is bare else bare(worst), resolved=worst.workload,
     )  # fmt: skip
 
@@ -149,14 +152,31 @@ def _taught(bare: "Callable[[Trial], Plan]", lesson: "Callable[[Plan], Plan] | N
     return bare if lesson is None else lambda trial: lesson(bare(trial))
 
 
-def _adapts(workload: LlamaWorkload, found: Prediction, fixed: frozenset[str]) -> tuple[str, ...]:
-    """What llama.cpp's own --fit would change at the start, where the plan does not fit and it is left on."""
-    if found.verdict == FITS or not workload.fit or found.plan.missing or not any(item.device.backend != "cpu" for item in found.gate.devices):
+def _started(
+    checkpoint: "Checkpoint", trial: Trial, found: Prediction, devices: "tuple[Device, ...]", fixed: frozenset[str], beside: Companions, version: int
+) -> "Start | None":
+    """What llama.cpp's own --fit would make of it at the start, where it is on and changes something, or gives up."""
+    workload = trial.workload
+    if not workload.fit or found.plan.missing or trial.mix or version < TRAINED_CONTEXT:
+        return None
+    host = next((device.memory.total_bytes for device in devices if device.id == "cpu"), None)
+    engine = _engine(devices, Companions(draft=beside.draft, projector=None, adapters=()), (), version)
+    return turned(checkpoint, workload, specs(devices), host if isinstance(host, int) else None, lambda one: engine(checkpoint, one), ctx_given="ctx" in fixed)
+
+
+def _adapts(start: "Start | None", devices: "tuple[Device, ...]") -> tuple[str, ...]:
+    """The sentence for that: the engine keeps 1024 MiB of each card free, whatever brim's reserve is."""
+    if start is None:
         return ()
-    free = [name for name, knob in (("the context", "ctx"), ("the layers on the cards", "layers")) if knob not in fixed]
-    if not free:
-        return ()
-    return (f"llama.cpp's --fit is on: at the start it lowers {' and '.join(free)} until 1024 MiB a card stay free; the plan above is what was asked for",)
+    if not start.met and not start.flags:
+        return (f"llama.cpp's --fit is on and changes nothing ({start.why}): the engine loads as asked",)
+    held = ", ".join(f"{format_bytes(start.plan.on(device.id).likely)} on {device.id}" for device in devices if start.plan.on(device.id).high)
+    here = {FITS: "which fits here", DOES_NOT_FIT: "which is beyond what brim may use here"}.get(
+        judge(start.plan, devices).verdict, "and whether that fits here cannot be told"
+    )
+    flags = [flag if len(flag) <= FLAG_TEXT else f"{flag[:FLAG_TEXT]}… ({flag.count(',') + 1} patterns)" for flag in start.flags]
+    more = f"; then it gives up ({start.why})" if not start.met else ""
+    return (f"llama.cpp's --fit is on: the engine starts with {' '.join(flags)} instead ({held}), {here}{more}; --fit off keeps what was asked for",)
 
 
 def fit_command(

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from brim.engines.llama_cpp.startup import Start
+
 CTX_STEP = 256  # llama.cpp rounds a context up to this many cells (src/llama-context.cpp, b11434)
 
 
@@ -19,7 +21,7 @@ class Prediction(Record):
     """The answer of `brim fit`. `max_ctx` is the largest context that fits with everything else as asked, None where that is not known.
 
     `grows` are parts beyond the start-up plan, from nothing to their limit; `defaults` say what the engine chose where the user said nothing; `unpriced` are words of
-    the command that were not priced; `resolved` is the workload with the engine's defaults filled in.
+    the command that were not priced; `resolved` is the workload with the engine's defaults filled in; `start` is what the engine's own --fit would start with instead.
     """
 
     checkpoint: Checkpoint
@@ -34,6 +36,7 @@ class Prediction(Record):
     defaults: tuple[str, ...] = ()
     unpriced: tuple[str, ...] = ()
     resolved: "Record | None" = None
+    start: "Start | None" = None
 
     @property
     def verdict(self) -> str:

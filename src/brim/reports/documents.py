@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brim.cards import Model
+    from brim.engines.llama_cpp.startup import Start
     from brim.errors import BrimError
     from brim.facts.device import Asked, Budget, Device, Host
     from brim.facts.process import Checkpointed, Ending
@@ -100,6 +101,18 @@ def prediction(answer: "Prediction") -> "dict[str, Any]":
         "defaults": list(answer.defaults),
         "unpriced": list(answer.unpriced),
         "caveats": list(answer.caveats),
+        **({} if answer.start is None else {"engine_fit": _start(answer.start)}),
+    }
+
+
+def _start(start: "Start") -> "dict[str, Any]":
+    """What the engine's own --fit starts with instead: what would ask for the same, and what that takes by device."""
+    devices = dict.fromkeys(part.device for part in start.plan.parts)
+    return {
+        "flags": list(start.flags),
+        "met": start.met,
+        "why": start.why,
+        "devices": [{"id": device, "required_bytes": _span(start.plan.on(device))} for device in devices],
     }
 
 

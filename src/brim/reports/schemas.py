@@ -287,8 +287,21 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "unpriced": _TEXTS,
             "caveats": _TEXTS,
             "asked_engine": {"type": "object"},
+            "engine_fit": {
+                "type": "object",
+                "properties": {
+                    "flags": _TEXTS,
+                    "met": {"type": "boolean"},
+                    "why": _TEXT,
+                    "devices": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"id": _TEXT, "required_bytes": _SPAN}, "required": ["id", "required_bytes"]},
+                    },
+                },
+                "required": ["flags", "met", "why", "devices"],
+            },
         },
-        optional=("grows", "defaults", "unpriced", "asked_engine"),
+        optional=("grows", "defaults", "unpriced", "asked_engine", "engine_fit"),
     ),
     "run": _document(
         "brim.run/1",

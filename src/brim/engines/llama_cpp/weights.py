@@ -5,6 +5,7 @@ ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
 """
 
 from bisect import bisect_right
+from struct import pack, unpack
 
 from brim.engines.llama_cpp.hparams import HEADLESS, Hparams, Wanting, block_of
 from brim.engines.llama_cpp.spread import Spread
@@ -100,21 +101,31 @@ def _layer_device(gpus: "tuple[DeviceSpec, ...]", workload: LlamaWorkload, block
     count = blocks + 1 if asked is None or asked < 0 else asked
     last = blocks + 1 if version >= OUTPUT_FIRST else blocks  # the output layer goes to a card first; before, when all blocks have
     start, active = max(last - count, 0), min(count, blocks + 1) if gpus else 0
-    shares = [float(share) for share in workload.tensor_split[: len(gpus)]]
-    shares += [0.0] * (len(gpus) - len(shares))
-    if not any(shares):
-        shares = [float(device.free_bytes) for device in gpus]
-    points: list[float] = []
-    for share in shares:
-        points.append((points[-1] if points else 0.0) + share)
-    points = [point / points[-1] for point in points] if points and points[-1] else points
+    points = _split_points(workload.tensor_split, gpus)
     placed = []
     for il in range(blocks + 1):
         if il < start or il - start >= active:
             placed.append(HOST)
         else:
-            placed.append(gpus[min(bisect_right(points, (il - start) / active), len(gpus) - 1)].id)
+            placed.append(gpus[min(bisect_right(points, _single((il - start) / active)), len(gpus) - 1)].id)
     return placed
+
+
+def _single(number: float) -> float:
+    """The nearest 32-bit float: the engine reckons its split in those, and a layer on a boundary goes where their rounding puts it (three equal cards)."""
+    return float(unpack("f", pack("f", number))[0])
+
+
+def _split_points(split: "tuple[float, ...]", gpus: "tuple[DeviceSpec, ...]") -> "list[float]":
+    """Where each card's share of the layers ends, from 0 to 1: by `-ts`, else by free memory."""
+    shares = [_single(share) for share in split[: len(gpus)]]
+    shares += [0.0] * (len(gpus) - len(shares))
+    if not any(shares):
+        shares = [_single(float(device.free_bytes)) for device in gpus]
+    points: list[float] = []
+    for share in shares:
+        points.append(_single((points[-1] if points else 0.0) + share))
+    return [_single(point / points[-1]) for point in points] if points and points[-1] else points
 
 
 def _unsupported(hp: Hparams, name: str, dims: "tuple[int, ...]", dtype: str) -> bool:
