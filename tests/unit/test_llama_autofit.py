@@ -40,6 +40,7 @@ def _fit(model: str, cards: "tuple[int, ...]", asked: LlamaWorkload) -> "brim.Pr
         ("llama-3.1-8b", (4 * GIB,), LlamaWorkload(ctx=0), ("-ngl",)),  # -c 0 asks for all of it
         ("llama-3.1-8b", (4 * GIB,), LlamaWorkload(gpu_layers=99, ctx=8192), ()),  # it gives up
         ("llama-3.1-8b", (4 * GIB,), LlamaWorkload(fit=False), None),
+        ("llama-3.1-8b", (), LlamaWorkload(), None),  # no card, and the host has room
         ("qwen3-30b-a3b", (12 * GIB,), LlamaWorkload(ctx=8192), ("-ngl", "-ot")),  # experts go to the host
         ("qwen3-30b-a3b", (9 * GIB, 9 * GIB), LlamaWorkload(ctx=8192), ("-ngl", "-ts", "-ot")),
     ],

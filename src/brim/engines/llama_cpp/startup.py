@@ -36,10 +36,10 @@ def _held(plan: Plan, device: str, *, model: bool = False) -> int:
 
 
 def _margins(workload: LlamaWorkload, count: int) -> tuple[int, ...]:
-    """What must stay free on each device (`--fit-target`: one value for all, or one each)."""
-    given = workload.fit_target_mib
+    """What must stay free on each device, the host's where there is no card (`--fit-target`: one value for all, or one each)."""
+    given, count = workload.fit_target_mib, max(count, 1)
     each = given * count if len(given) == 1 else (*given, *(TARGET_MIB,) * count)
-    return tuple(mib * MIB for mib in each[: max(count, 1)])
+    return tuple(mib * MIB for mib in each[:count])
 
 
 def turned(
