@@ -331,6 +331,25 @@ def test_external_data_may_lie_in_folders_below_the_model(tmp_path) -> None:
         open_checkpoint(str(snapshot / "m.onnx"))
 
 
+@pytest.mark.parametrize("place", ["../w", "/etc/passwd", "a\\w", "a//w", "a/", "C:w", "a/../w", "w\nbrim: all is well", "w\x00", "."])
+def test_external_data_that_leads_out_or_lies_about_its_line_is_refused(tmp_path, place) -> None:
+    """No step up, no root, no drive, no other system's separator, no control character in a place that came out of a file."""
+    (tmp_path / "m.onnx").write_bytes(seeds.onnx(seeds.onnx_tensor("a", (4,), 1, location=place)))
+    with pytest.raises(BadShards, match="no path inside the model's folder"):
+        open_checkpoint(str(tmp_path / "m.onnx"))
+
+
+def test_a_file_for_each_tensor_or_one_for_many(tmp_path) -> None:
+    """Exporters write one external file a tensor, or one for all: files are numbered in the order in which they are first named, whatever comes between."""
+    places = [f"w/{index % 700}" for index in range(2_000)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(seeds.onnx(*(seeds.onnx_tensor(f"t{index}", (4,), 1, location=place) for index, place in enumerate(places))))
+    with FileSource(str(path)) as source:
+        part = onnx.scan(source)
+    assert [tensor.shard for tensor in part.tensors] == [index % 700 + 1 for index in range(2_000)]
+    assert list(part.external) == places[:700]
+
+
 def test_a_large_onnx_file_is_jumped_through_and_not_read(tmp_path) -> None:
     """200 MB of raw data are passed over: a few windows are read."""
     head = seeds.onnx(seeds.onnx_tensor("w", (1,), 1, bytes(4)))

@@ -70,8 +70,13 @@ def _at_home(path: str, folder: str) -> bool:
 
 
 def plain_name(name: str) -> bool:
-    """Whether a name can only mean a file in the same folder, here and on Windows."""
-    return 0 < len(name) <= MAX_NAME and name not in (".", "..") and not any(char in name for char in "/\\\0") and not (len(name) > 1 and name[1] == ":")
+    """Whether a name can only mean a file in the same folder, here and on Windows. No control characters: a name must stay on its line."""
+    return (
+        0 < len(name) <= MAX_NAME
+        and name not in (".", "..")
+        and not any(char in "/\\\x7f" or char < " " for char in name)
+        and not (len(name) > 1 and name[1] == ":")
+    )
 
 
 class Index:

@@ -31,13 +31,14 @@ _NBITS = ("K", "N", "bits")
 class Part:
     """What one ONNX file says. `external` maps each file of external data to the bytes that tensors claim of it; such tensors have shard 1, 2, … in its order."""
 
-    __slots__ = ("external", "file_bytes", "ir_version", "name", "nodes", "producer", "tensors")
+    __slots__ = ("external", "file_bytes", "ir_version", "name", "nodes", "places", "producer", "tensors")
 
     def __init__(self, name: str, file_bytes: int) -> None:
         self.name, self.file_bytes = name, file_bytes
         self.ir_version, self.producer, self.nodes = 0, "", 0
         self.tensors: list[Tensor] = []
         self.external: dict[str, int] = {}
+        self.places: dict[str, int] = {}  # the place of each in that order, from 1 on: there may be a file for each tensor
 
 
 class _Wire:
@@ -286,9 +287,9 @@ def _outside(part: Part, name: str, places: "dict[str, str]", wanted: int) -> "t
         numbers.append(int(digits))
     offset, stored = numbers
     part.external[location] = max(part.external.get(location, 0), offset + stored)
-    return offset, stored, 1 + list(part.external).index(location)
+    return offset, stored, part.places.setdefault(location, len(part.external))
 
 
 def _step(step: str) -> bool:
-    """Whether one step of a location leads to a file or a folder right here, on Windows too."""
-    return 0 < len(step) <= 255 and step != ".." and not any(char in step for char in "\\\0:")
+    """Whether one step of a location leads to a file or a folder right here, on Windows too. No control characters: a name must stay on its line."""
+    return 0 < len(step) <= 255 and step != ".." and not any(char in "\\:\x7f" or char < " " for char in step)
