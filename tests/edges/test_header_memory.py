@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import threading
 
 import pytest
 
@@ -125,3 +126,16 @@ def test_a_bad_file_is_refused_with_a_memory_too(path, memory) -> None:
     for _ in range(2):
         with pytest.raises(BadCheckpoint):
             open_checkpoint(str(path), memory)
+
+
+def test_a_pipe_in_the_place_of_an_entry_is_no_memory(path, memory) -> None:
+    """Nobody is waited for: the folder may be one that others can write to."""
+    right = open_checkpoint(str(path), memory)
+    (name,) = os.listdir(memory)
+    os.unlink(os.path.join(memory, name))
+    os.mkfifo(os.path.join(memory, name))
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(open_checkpoint(str(path), memory)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found == [right]

@@ -27,7 +27,7 @@ class Memory:
     def recall(self, source: "FileSource") -> dict[int, int]:
         """Start → end of the lists of this very file; {} where nothing is known for sure."""
         try:
-            fd = os.open(self._path(source), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+            fd = os.open(self._path(source), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
             try:
                 info = os.fstat(fd)
                 words = os.read(fd, _MOST_BYTES).decode("ascii").split()
