@@ -33,7 +33,7 @@ def tensors_of(kind, name):
 
 
 def drafting():
-    """(model, checkpoint, workload, sampled, compute bytes, memory bytes) of every made-up context of next-token blocks or EAGLE 3 drafts, before and with the draft's sampler."""
+    """(model, checkpoint, workload, rows sampled a slot, compute bytes, memory bytes) of every made-up context of next-token blocks or of EAGLE 3, DFlash and DSpark drafts, before and with the draft's sampler."""
     for name, model in _load("llamacpp_drafting.json.gz")["models"].items():
         made = _checkpoint(name, model["metadata"], model["tensors"])
         for run, compute, memory in zip(model["runs"], model["reserved"], model["memory"], strict=True):
@@ -41,7 +41,7 @@ def drafting():
             asked = LlamaWorkload(
                 program="llama-server", ctx=ctx, batch=2048, ubatch=ubatch, slots=slots, kv_unified=bool(unified), ctk=ctk, ctv=ctv, flash_attn="on" if flash else "off", outputs=outputs,
             )  # fmt: skip
-            yield name, made, asked, kind >= 2, compute, memory
+            yield name, made, asked, (0, 0, 1, 1, outputs // slots)[kind], compute, memory
 
 
 @cache

@@ -131,7 +131,9 @@ def drafted():
     for name, made, asked, sampled, compute, memory in drafting():
         hp = hparams.read(made)
         _, laid = reserve.remembered(
-            hp, Context(asked, hp, NEWEST_BUILD).drafting(sampled=sampled, block=made.architecture != "eagle3"), weights.place(hp, asked, (), load_mtp=True)
+            hp,
+            Context(asked, hp, NEWEST_BUILD).drafting(sampled=sampled, block=made.architecture not in hparams.DRAFTS),
+            weights.place(hp, asked, (), load_mtp=True),
         )
         parts, _ = next_token_context(made, asked, (), version=NEWEST_BUILD)
         held = sum(part.bytes.likely for part in parts if part.name in PARTS["context"])
@@ -140,7 +142,7 @@ def drafted():
         entry[2] += laid.allocated["cpu"] == compute and held == memory
         entry[3] = max(entry[3], _error(laid.allocated["cpu"], compute))
     lines = [
-        "## Contexts of next-token blocks (MTP) and EAGLE 3", "", "The same for `LLAMA_CONTEXT_TYPE_MTP` and for EAGLE 3 drafts: cache and graph, as first reserved and again with the draft's sampler of each slot.", "",
+        "## Contexts of next-token blocks (MTP), EAGLE 3, DFlash and DSpark", "", "The same for `LLAMA_CONTEXT_TYPE_MTP` and for EAGLE 3, DFlash and DSpark drafts: cache and graph, as first reserved and again with the draft's sampler of each slot.", "",
         "| Case | Architecture | Settings | To the byte | Compute, worst |", "|---|---|---|---|---|",
     ]  # fmt: skip
     lines += [f"| {name} | {entry[0]} | {entry[1]} | {entry[2]} | {100 * entry[3]:.3f} % |" for name, entry in sorted(table.items())]

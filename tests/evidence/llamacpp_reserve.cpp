@@ -6,7 +6,7 @@
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   file PATH               a sparse GGUF file to open instead of a model made of the metadata alone, which has every optional tensor
 //   shares A,B,…            load with `--split-mode tensor` over as many CPU devices; `device INDEX WEIGHTS CONTEXT COMPUTE` follows each run
-//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers, 3: only they)
+//   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers, 3: only they, 4: on every row of a slot)
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
 #include "llama.h"
 #include "ggml.h"
@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
                 cp.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
             }
             if (mtp)
-                cp.n_outputs_max_per_seq = 1;
+                cp.n_outputs_max_per_seq = mtp == 4 ? outs / nseq : 1;
             cp.embeddings = emb;
             auto ty = [](std::string s) {
                 for (int i = 0; i < GGML_TYPE_COUNT; i++)

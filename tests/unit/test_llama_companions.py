@@ -86,17 +86,18 @@ def test_a_draft_with_a_next_token_block_runs_that_block() -> None:
     assert not plan.missing
 
 
-def test_an_eagle_draft_makes_the_model_keep_the_inputs_of_three_layers(model: Checkpoint) -> None:
-    """Its cache is the one layer's; the rows kept for it are the target's width, a batch of them."""
-    _, made, _, _, _, memory = next(row for row in drafting() if row[0] == "eagle3" and row[2].slots == 1)
-    resolved, _ = resolve(LlamaWorkload(ctx=2048, slots=1, draft_model="d", spec_types=("draft-eagle3",)))
+@pytest.mark.parametrize(("name", "kind", "layers"), [("eagle3", "draft-eagle3", 3), ("dflash", "draft-dflash", 5), ("dspark", "draft-dspark", 5)])
+def test_a_draft_makes_the_model_keep_the_inputs_of_its_target_layers(model: Checkpoint, name: str, kind: str, layers: int) -> None:
+    """Its cache is its own layers'; the rows kept for it are the target's width, a batch of them."""
+    _, made, _, _, _, memory = next(row for row in drafting() if row[0] == name and row[2].slots == 1)
+    resolved, _ = resolve(LlamaWorkload(ctx=2048, slots=1, draft_model="d", spec_types=(kind,)))
     plan = price_with(model, resolved, (CARD,), Companions(draft=made), version=11434, price=price)
     parts = [part for part in plan.parts if part.name == "draft"]
     assert not plan.missing
     assert sum(part.bytes.likely for part in parts if "'s kv_cache" in part.rule) == memory
     width = model.metadata["llama.embedding_length"]
-    assert [part.bytes.high for part in parts if part.device == "cpu" and "rows of a batch" in part.rule] == [4 * 3 * width * 2048]
-    assert any(part.device == "cuda:0" and "inputs of 3 layers" in part.rule for part in parts)
+    assert [part.bytes.high for part in parts if part.device == "cpu" and "rows of a batch" in part.rule] == [4 * layers * width * 2048]
+    assert any(part.device == "cuda:0" and f"inputs of {layers} layers" in part.rule for part in parts)
 
 
 def test_an_adapter_lies_beside_what_it_changes(model: Checkpoint) -> None:

@@ -50,7 +50,7 @@ def test_reserved_on_the_cpu() -> None:
 
 
 def test_the_context_of_next_token_blocks() -> None:
-    """Every architecture with such a block, and EAGLE 3 drafts: the draft's graph, before and with its sampler, and its cache are the engine's to the byte."""
+    """Every architecture with such a block, and EAGLE 3, DFlash and DSpark drafts: the draft's graph, before and with its sampler, and its cache are the engine's to the byte."""
     wrong, seen = [], set()
     for name, made, asked, sampled, compute, memory in drafting():
         hp = hparams.read(made)
@@ -64,7 +64,7 @@ def test_the_context_of_next_token_blocks() -> None:
         if wanting or laid.allocated["cpu"] != compute or held != memory or work is None or not work.low <= compute <= work.high:
             wrong.append((name, asked.ctx, sampled, laid.allocated, compute, held, memory, wanting))
     assert not wrong, wrong
-    assert seen == {*mtp.BLOCKS, "eagle3"}
+    assert seen == {*mtp.BLOCKS, *hparams.DRAFTS}
 
 
 def test_every_part_is_argued() -> None:

@@ -7,6 +7,7 @@ span, and its rule says so.
 
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import encoders, hparams, weights
+from brim.engines.llama_cpp.hparams import DRAFTS
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
 from brim.facts.model import Checkpoint
@@ -86,8 +87,8 @@ def _draft(
     left = tuple(device.replace(free_bytes=max(1, device.free_bytes - plan.on(device.id).likely)) for device in devices)
     priced = price(draft, own, left, version=version)
     found, missing = [part for part in priced.parts if part.name != "context_overhead"], priced.missing
-    eagle = draft.architecture == "eagle3"
-    if eagle or ("draft-mtp" in workload.spec_types and _first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers"))):
+    fed = draft.architecture in DRAFTS
+    if fed or ("draft-mtp" in workload.spec_types and _first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers"))):
         from brim.engines.llama_cpp.price import next_token_context
 
         drafted, wanting = next_token_context(draft, own, left, version=version)
@@ -96,14 +97,14 @@ def _draft(
     parts = [
         Part(name="draft", device=part.device, bytes=part.bytes, rule=f"draft model's {part.name}: {part.rule}", source=f"{_DRAFT}; {part.source}") for part in found
     ]  # fmt: skip
-    if eagle:
+    if fed:
         parts += _features(checkpoint, draft, workload, plan)
     return parts, [f"the draft model: {item}" for item in missing]
 
 
 def _features(checkpoint: Checkpoint, draft: Checkpoint, workload: LlamaWorkload, plan: Plan) -> list[Part]:
-    """What an EAGLE 3 draft makes the model keep: the inputs of its target layers, in the graph of a micro-batch and as rows of a batch."""
-    taken = draft.metadata.get("eagle3.target_layers")
+    """What a draft that feeds on features makes the model keep: the inputs of its target layers, in the graph of a micro-batch and as rows of a batch."""
+    taken = draft.metadata.get(f"{draft.architecture}.target_layers")
     layers = len(taken) if isinstance(taken, (list, tuple)) else 3
     width = _first(checkpoint.metadata.get(f"{checkpoint.architecture}.embedding_length"))
     batch = workload.batch or 2048

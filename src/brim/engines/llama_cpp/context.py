@@ -95,7 +95,8 @@ class Context:
         self.op_offload = workload.op_offload is not False
         self.swa_full = bool(workload.swa_full)
         self.fused_indexer = True
-        self.mtp = self.sampled = self.filled = False
+        self.mtp = self.filled = False
+        self.sampled = 0  # rows of each slot that a draft's sampler chooses from
         self._types(workload, hp)
         self._sizes(workload, hp)
         self._outputs(workload, server=server, capped=hp.arch not in ENCODED)
@@ -168,8 +169,8 @@ class Context:
             setattr(made, name, getattr(self, name))
         return made
 
-    def drafting(self, *, sampled: bool, block: bool = True) -> "Context":
-        """The context of a draft beside this one's settings (of the model's own next-token `block`: no state): the draft's sampler in the graph once it has run."""
+    def drafting(self, *, sampled: int, block: bool = True) -> "Context":
+        """The context of a draft beside this one's settings (of the model's own next-token `block`: no state); the draft's samplers choose from `sampled` rows of each slot."""
         made = self._copy()
         made.mtp, made.sampled, made.rollback = block, sampled, 0
         return made

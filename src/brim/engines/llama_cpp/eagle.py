@@ -6,6 +6,7 @@ Source: src/models/eagle3.cpp, llama.cpp b11434. Matrices that the file lacks ar
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.decoders import rope_factors
+from brim.engines.llama_cpp.dflash import scattered
 from brim.engines.llama_cpp.feedforward import dense
 from brim.engines.llama_cpp.tensor import WEIGHTS, T
 from brim.engines.llama_cpp.weights import HOST
@@ -31,12 +32,7 @@ def eagle3(b: Builder) -> T:
     cur.output = True
     cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
     output = b.weight("output.weight") or g.stored("F16", (hp.width, hp.vocabulary), b.placement.output, WEIGHTS)
-    cur = g.mul_mat(output, cur)
-    mapped = b.weight("d2t")
-    if mapped is not None:
-        few = cur.ne[0]
-        every = g.same("FILL", g.leaf("F32", 1, hp.vocabulary, b.tokens))
-        cur = g.reshape(g.set_rows(every, g.reshape(cur, 1, few, b.tokens), g.reshape(mapped, few, 1, 1)), hp.vocabulary, b.tokens)
+    cur = scattered(b, g.mul_mat(output, cur))
     cur.output = True
     b.expand(cur)
     return cur

@@ -22,6 +22,7 @@ class Wanting(Exception):
 _WINDOWS: dict[str, tuple[str, int | None, int, bool]] = {
     "gemma2": ("sliding", 4096, 2, False),
     "gemma3": ("only", None, 6, False),
+    "dflash": ("only", None, 0, False),
     "gemma3n": ("sliding", None, 5, False),
     "gemma4": ("sliding", None, 0, False),
     "gemma-embedding": ("symmetric", None, 6, False),
@@ -56,6 +57,7 @@ CACHELESS = frozenset(
 # diffusion models: every token looks at every other, whatever the header says (`load_arch_hparams` sets causal_attn)
 _DIFFUSION = frozenset(("dream", "llada", "llada-moe", "rnd1"))
 ENCODED = frozenset(("t5", "t5encoder", "eagle3", "dflash"))  # `llama_model_has_encoder`
+DRAFTS = frozenset(("eagle3", "dflash"))  # run beside a target only, on its features
 # the prompt graph is reserved for one sequence as well, and the larger one stays (`sched_reserve`, inputs that grow with the square of a sequence's tokens)
 LONE = frozenset(("minimax-01",))
 # encoders without an output matrix; all others fall back to the token embedding's copy
@@ -70,7 +72,7 @@ _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash"
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa", "dots3note", "hy_v4", "minimax-m3", "glm5-next"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("dflash", "gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
      "clef", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -140,6 +142,8 @@ class Hparams:
         check(checkpoint, self.arch)
         if self.arch in _UNMODELLED:
             raise Wanting(f"the memory of architecture {self.arch!r} is not modelled yet")
+        if self.arch == "dflash" and self.get("hyper_connection.count"):
+            raise Wanting("DSpark drafts with stages of DeepSeek V4 are not modelled yet")
         self.context_trained = self.need("context_length")
         self.width = self.need("embedding_length")
         self.blocks = self.need("block_count")

@@ -201,11 +201,13 @@ def build(b: Builder) -> T:
 
 
 def sample(b: Builder, logits: T) -> None:
-    """The ten best candidates of each slot's row of logits (`llama_sampler_top_k_backend_apply`), and one more row that no slot uses."""
+    """The ten best candidates of each row that a slot's sampler sees (`llama_sampler_top_k_backend_apply`), and one more row that no slot uses."""
     more = g.pad(logits, 0, 1)
     count = logits.ne[0]
-    for slot in range(b.context.sequences):
-        flat = g.reshape(g.view(more, (count,), offset=4 * count * slot), count)
+    each = min(b.sequence_tokens, b.context.sampled)
+    live = b.sequences * each
+    for row in (*range(live), *(0,) * (b.context.sequences - b.sequences)):  # slots beyond the graph's sequences look at the first row
+        flat = g.reshape(g.view(more, (count,), offset=4 * count * row), count)
         best = g.best(flat, _KEPT)
         found = g.get_rows(g.reshape(flat, 1, count), best)
         found.output = best.output = True

@@ -80,7 +80,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
 
 
 def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int) -> "tuple[list[Part], str]":
-    """Cache, graph and output rows of the context that drafts with next-token blocks or an EAGLE 3 layer (no weights), and what is wanting or "".
+    """Cache, graph and output rows of the context that drafts with next-token blocks, or of an EAGLE 3, DFlash or DSpark draft (no weights), and what is wanting or "".
 
     The graph is reserved at the start, and again with the draft's sampler in it before the first token: the span holds both.
     """
@@ -88,10 +88,11 @@ def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices:
     if isinstance(hp, Missing):
         return [], hp.detail
     try:
-        first = Context(workload, hp, version).drafting(sampled=False, block=hp.arch != "eagle3")
+        first = Context(workload, hp, version).drafting(sampled=0, block=hp.arch not in hparams.DRAFTS)
         placement = weights.placed(hp, workload, devices, load_mtp=True, version=version)
         memory, start = reserve.remembered(hp, first, placement)
-        _, later = reserve.remembered(hp, first.drafting(sampled=True, block=first.mtp), placement)
+        each = max(1, (workload.outputs or 1) // first.sequences) if hp.arch == "dflash" else 1  # a block of tokens is drafted in one pass
+        _, later = reserve.remembered(hp, first.drafting(sampled=each, block=first.mtp), placement)
     except Wanting as why:
         return [], str(why)
     compute = []
@@ -100,7 +101,7 @@ def next_token_context(checkpoint: Checkpoint, workload: LlamaWorkload, devices:
         compute.append(after.replace(bytes=Span(low=low, likely=after.bytes.likely, high=high)))
     rows, vocabulary = first.sequences, hp.vocabulary
     start_bytes = 4 * vocabulary * rows
-    most = start_bytes + 4 * rows * (3 * vocabulary + 1 + _width_out(hp))
+    most = 4 * rows * each * (4 * vocabulary + 1 + _width_out(hp))
     rule = f"4 B × {vocabulary} tokens × {rows} sequences = {start_bytes}; with the sampler's rows and hidden states {most}"
     output = Part(
         name="output_buffer",
