@@ -108,7 +108,10 @@ class Book:
             began_wall_ns=self._begun_wall_ns, lasted_ns=self.clock.now_ns() - self._begun_ns, engine_log=self._log(), journal_head="",
         )  # fmt: skip
         whole = {key: value for key, value in report.items() if key not in LATER}
-        self.journal.append("end", {"exit_code": exit_code, "by": by, "report_sha256": report_digest(report), "report": whole}, deadline_ns=5_000_000_000)
+        if not self.journal.append(
+            "end", {"exit_code": exit_code, "by": by, "report_sha256": report_digest(report), "report": whole}, deadline_ns=5_000_000_000
+        ):
+            to_stderr(f"the end record could not be written into {self.journal.path}: this run cannot be proved")
         self.journal.close()
         report["journal_head"] = self.journal.head
         self._closed = True

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -296,3 +297,40 @@ def test_samples_of_a_slow_poll_are_written_as_they_come(tmp_path) -> None:
     finally:
         run.terminate()
         run.communicate()
+
+
+def test_a_job_of_more_processes_than_we_may_open_is_signalled_whole() -> None:
+    """Signals go out a hundred at a time: with 128 descriptors in all, 300 workers get theirs, and not one descriptor is left behind."""
+    code = """
+import os, resource, signal, subprocess, sys, time
+from brim.actions.signal import Signaller
+from brim.probes.process import ProcessProbe
+leader = subprocess.Popen(["sh", "-c", "i=0; while [ $i -lt 300 ]; do sleep 99 & i=$((i+1)); done; echo up; wait"], stdout=subprocess.PIPE, start_new_session=True)
+leader.stdout.readline()
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+probe = ProcessProbe()
+who = probe.identity(leader.pid)
+before = len(os.listdir("/proc/self/fd"))
+try:
+    said = Signaller(probe).workers(who, signal.SIGKILL)
+finally:
+    os.killpg(leader.pid, signal.SIGKILL)
+print(said, len(os.listdir("/proc/self/fd")) - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "SIGKILL sent to 300 process(es) 0\n", done
+
+
+def test_an_end_record_that_cannot_be_written_is_told(tmp_path, capfd) -> None:
+    """The run's code stands; a line says that there is no proof."""
+
+    def watch(*_: object) -> None:
+        lock = sqlite3.connect(str(tmp_path / "run" / "journal.db"), isolation_level=None)
+        lock.execute("CREATE TRIGGER IF NOT EXISTS full BEFORE INSERT ON lines WHEN NEW.kind = 'end' BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        lock.close()
+
+    result = launch.run(["sleep", "0.2"], Limits(poll_ns=100_000_000), run_dir=str(tmp_path / "run"), prediction=None, extras=Extras(watch=watch))
+    assert result.exit_code == 0
+    assert "the end record could not be written" in capfd.readouterr().err

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brim.engines.base import Part, Plan
-from brim.planner import Knob, Solver, highest, largest
+from brim.planner import Knob, Solver, Step, highest, largest
+from brim.reports import solution
 from brim.units import exactly
 from brim.values import Record
 
@@ -156,3 +157,11 @@ def test_an_unpriced_part_never_fits() -> None:
     answer = Solver(lambda _trial: plan_of({"cpu": 0}, missing=("the moon",)), {"cpu": 10**12}).solve(Trial(), [knob("ctx", 5)])
     assert not answer.fits
     assert answer.missing == ("the moon",)
+
+
+def test_a_step_is_told_without_double_negation() -> None:
+    """What a step down gives back is a plain size after "saves"; a device on which it does the opposite says "costs", and the other way round."""
+    down = Step(knob="split", value="30,1", upwards=False, bytes_by_device={"cuda:0": -(3 << 20), "cuda:1": 5 << 20, "cpu": 0}, fits=True)
+    assert solution._step(down) == ("split 30,1", "saves", "3.00 MiB on cuda:0, costs 5.00 MiB on cuda:1", "")
+    up = down.replace(upwards=True, fits=False)
+    assert solution._step(up) == ("split 30,1", "costs", "5.00 MiB on cuda:1, saves 3.00 MiB on cuda:0", "does not fit")

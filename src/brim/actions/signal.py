@@ -26,6 +26,9 @@ if TYPE_CHECKING:
             ...
 
 
+AT_ONCE = 100
+
+
 class Signaller:
     """Signals a job. Never pid 0 or 1, never ourselves, never a leader that has become somebody else; a pidfd is taken before the last look."""
 
@@ -104,21 +107,27 @@ class Signaller:
         return ""
 
     def _many(self, target: Identity, number: int, pids: list[int]) -> str:
-        """Signal some of the job, each after a look whether it is (still) of the job."""
+        """Signal some of the job, each after a look whether it is (still) of the job; a hundred at a time, since each takes a descriptor."""
         name = signal.Signals(number).name
+        wanted = [pid for pid in pids if pid > 1 and pid != os.getpid()]
+        sent = sum(self._some(target, number, wanted[at : at + AT_ONCE]) for at in range(0, len(wanted), AT_ONCE))
+        return f"{name} sent to {sent} process(es)" if sent else "already gone"
+
+    def _some(self, target: Identity, number: int, pids: list[int]) -> int:
+        """To how many it was sent."""
         handles: dict[int, int] = {}
         for pid in pids:
-            if pid > 1 and pid != os.getpid():
-                with contextlib.suppress(OSError):
-                    handles[pid] = os.pidfd_open(pid)
-        still, sent = set(self._probe.tree(target.pid)), 0
-        for pid, handle in handles.items():
-            try:
+            with contextlib.suppress(OSError):
+                handles[pid] = os.pidfd_open(pid)
+        sent = 0
+        try:
+            still = set(self._probe.tree(target.pid))
+            for pid, handle in handles.items():
                 if pid in still:
-                    signal.pidfd_send_signal(handle, number)
-                    sent += 1
-            except (ProcessLookupError, PermissionError):
-                continue
-            finally:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        signal.pidfd_send_signal(handle, number)
+                        sent += 1
+        finally:
+            for handle in handles.values():
                 os.close(handle)
-        return f"{name} sent to {sent} process(es)" if sent else "already gone"
+        return sent

@@ -65,13 +65,12 @@ def _answer(answer: "Answer") -> "dict[str, Any]":
     }
 
 
-def _signed(count: int) -> str:
-    return ("+" if count > 0 else "") + format_bytes(count)
-
-
 def _step(step: "Step") -> tuple[str, ...]:
-    cost = ", ".join(f"{_signed(count)} on {device}" for device, count in step.bytes_by_device.items() if count) or "nothing"
-    return (f"{step.knob} {step.value}", "costs" if step.upwards else "saves", cost, "" if step.fits else "does not fit")
+    """A knob's next step in words; a device on which it does the opposite says so."""
+    usual, other = ("costs", "saves") if step.upwards else ("saves", "costs")
+    moved = [("" if (count > 0) == step.upwards else other + " ", format_bytes(abs(count)), device) for device, count in step.bytes_by_device.items() if count]
+    words = ", ".join(f"{word}{size} on {device}" for word, size, device in sorted(moved, key=lambda row: row[0]))
+    return (f"{step.knob} {step.value}", usual, words or "nothing", "" if step.fits else "does not fit")
 
 
 def _told(answer: "Answer") -> list[str]:
