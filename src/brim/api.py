@@ -290,6 +290,7 @@ def run(
     """
     from brim.facts.extras import Extras
     from brim.launch import run as launch
+    from brim.launch import signals_held
 
     if limits.on_oom:
         from brim.again import apply_here
@@ -308,7 +309,8 @@ def run(
     awake = any(name != "cpu" for name in limits.named()) or (prediction is not None and any(item.device.backend != "cpu" for item in prediction.gate.devices))
     eyes = probe or machine(environ=environ, clock=clock, wake=awake, disk=os.getcwd())  # a laptop's card that the job does not use sleeps on
     result = launch(command, limits, run_dir=folder, prediction=prediction, force=force, environ=environ, clock=clock, probe=eyes, extras=extras)
-    return result.replace(report=_completed(folder, result.report, profile, prediction))
+    with signals_held():  # the job has ended: its code is brim's, whoever is in a hurry now
+        return result.replace(report=_completed(folder, result.report, profile, prediction))
 
 
 def _completed(folder: str, report: "Mapping[str, Any]", profile: "Profile | None", prediction: "Prediction | None") -> "Mapping[str, Any]":

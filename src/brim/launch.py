@@ -1,5 +1,6 @@
 """Ask the gate, start the child in its own group, hand it to the governor; refuse loudly, exit with the refusal's code."""
 
+import contextlib
 import os
 import signal
 import time
@@ -30,7 +31,7 @@ from brim.visible import visible_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from brim.control import Page
@@ -122,7 +123,8 @@ def run(
     seat = _take_seat(book, prediction, probe, extras, force=force)
     shown = visible_environment(tuple(device for device in first.devices if device.id in limits.devices))
     try:
-        return _govern(book, limits, probe, extras, seat, shown)
+        with signals_held() as early:
+            return _govern(book, limits, probe, extras, seat, shown, early)
     finally:
         seat.leave()
 
@@ -156,7 +158,7 @@ def _untold(device: Device) -> str:
     return next((value.detail for value in needed if isinstance(value, Missing) and value.detail), "")
 
 
-def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: Seat, shown: "Mapping[str, str]") -> RunResult:
+def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: Seat, shown: "Mapping[str, str]", early: "list[int]") -> RunResult:
     """Make what the run needs, start the job held, write down who it is, let it go, govern it, and put everything away again."""
     clock = book.clock
     page = _make_page(limits, extras, clock)
@@ -195,7 +197,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     )
     usual = come_first()
     try:
-        ending = _under_signals(governor, hands, child, wakes[0])
+        ending = _under_signals(governor, hands, child, wakes[0], early)
     except BaseException:
         said = signaller.tree(child.identity, signal.SIGTERM)  # a job without its guard is worse than one that is stopped
         to_stderr(f"the governor itself failed; the job is asked to end: {said}; {hands.finish()}")
@@ -254,7 +256,21 @@ def _watchers(book: Book, limits: "Limits", extras: Extras, hands: Hands) -> "tu
     return watch, put_down
 
 
-def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes) -> Ending:
+@contextlib.contextmanager
+def signals_held() -> "Iterator[list[int]]":
+    """Note the signals that would end brim instead of ending by them: between a job's start and its last paper, what ends is the job. Yields those that came."""
+    came: list[int] = []
+    previous: dict[int, Any] = {}
+    with contextlib.suppress(ValueError):  # not the main thread: the caller keeps its own handlers
+        previous = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in _ENDING}
+    try:
+        yield came
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes, early: "list[int]") -> Ending:
     """Govern with our own signals caught: each one ends the wait at once and takes the job's checkpoint path (a job that catches the same one gets it)."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     wakes.watch(reader, "signal", drain="read")
@@ -271,6 +287,8 @@ def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     except ValueError:
         before = None  # not the main thread: the caller keeps its own handlers
+    for number in early:  # while the job was made ready
+        hand_on(number, None)
     try:
         child.release()
         return governor.govern()

@@ -217,12 +217,13 @@ def _command(pid: int) -> str:
 
 def test_orphans_that_no_look_saw_are_reaped(tmp_path) -> None:
     """brim is the subreaper of its job: what the job's children leave behind and what ends between two looks does not stay as a zombie; the leader's status is not taken away."""
+    before = {pid for pid, _, _ in _children()}  # what other tests have left to this process is not this job's
     child = Child(["sh", "-c", "for i in 1 2 3 4 5; do (true &); done; sleep 0.5; exit 3"], ProcessProbe(), env=dict(os.environ), cwd="/", log_path=None)
     try:
         child.release()
         time.sleep(0.3)
         child.attend()
-        left = [pid for pid, parent, state in _children() if parent == os.getpid() and state == "Z"]
+        left = [pid for pid, parent, state in _children() if parent == os.getpid() and state == "Z" and pid not in before]
         assert not left
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         child.attend()
@@ -334,3 +335,26 @@ def test_an_end_record_that_cannot_be_written_is_told(tmp_path, capfd) -> None:
     result = launch.run(["sleep", "0.2"], Limits(poll_ns=100_000_000), run_dir=str(tmp_path / "run"), prediction=None, extras=Extras(watch=watch))
     assert result.exit_code == 0
     assert "the end record could not be written" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+def test_a_signal_beside_the_job_ends_no_papers(tmp_path, when) -> None:
+    """SIGTERM to brim when the job has just ended: the job's own code and all papers. SIGTERM while the job is made ready: it is stopped, with its papers."""
+    code = (
+        "import os, signal, sys\nfrom brim import book, launch, api\nfrom brim.facts.settings import limits\n"
+        "place = (book.Book, 'close') if sys.argv[2] == 'after' else (launch, '_make_wakes')\nreal = getattr(*place)\n"
+        "def hurried(*args, **more):\n os.kill(os.getpid(), signal.SIGTERM)\n return real(*args, **more)\n"
+        "setattr(*place, hurried)\nsys.exit(api.run(['sh', '-c', 'sleep 1; exit 7'], limits(), run_dir=sys.argv[1]).exit_code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run"), when],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == (7 if when == "after" else 75), done.stderr
+    document = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (document["exit_code"], document["ended_by"]) == ((7, "child") if when == "after" else (75, "signal"))
+    assert (tmp_path / "run" / "report.html").exists()
