@@ -5,6 +5,7 @@
 //   s|u|f|b KEY VALUE       metadata: string, unsigned, float, bool; U|Q|B|F KEY a,b,c are arrays (Q of 64 bits)
 //   t NAME [i32]            a tensor's name in the header, f16 unless i32
 //   file PATH               a sparse GGUF file to open instead of a model made of the metadata alone, which has every optional tensor
+//   target PATH             a sparse GGUF file of the target whose matrices a draft uses
 //   shares A,B,…            load with `--split-mode tensor` over as many CPU devices; `device INDEX WEIGHTS CONTEXT COMPUTE` follows each run
 //   run CTX SLOTS UNIFIED UBATCH FLASH CTK CTV OUTPUTS EMBEDDINGS [SWA_FULL [ROLLBACK_ROWS [MTP]]]  (MTP 2: with the draft's samplers, 3: only they, 4: on every row of a slot)
 // With the variable NODES set the graph's operations follow each run. Prints `tensor NAME TYPE NE0 NE1 NE2 NE3` for every weight, then `run COMPUTE CONTEXT NODES` in bytes for every run line.
@@ -82,6 +83,7 @@ int main(int argc, char **argv) {
     gguf_context *g = gguf_init_empty();
     llama_model *model = nullptr;
     std::string path;
+    llama_context *other = nullptr;
     std::vector<float> shares;
     std::vector<ggml_backend_dev_t> devices;
     auto split = [](const std::string &s) {
@@ -141,6 +143,7 @@ int main(int argc, char **argv) {
             if (mtp)
                 cp.n_outputs_max_per_seq = mtp == 4 ? outs / nseq : 1;
             cp.embeddings = emb;
+            cp.ctx_other = other;
             auto ty = [](std::string s) {
                 for (int i = 0; i < GGML_TYPE_COUNT; i++)
                     if (ggml_type_name((ggml_type)i) && s == ggml_type_name((ggml_type)i))
@@ -211,6 +214,14 @@ int main(int argc, char **argv) {
             if (k == "shares") {
                 for (auto &x : split(key))
                     shares.push_back(std::stof(x));
+            } else if (k == "target") {
+                auto mp = llama_model_default_params();
+                mp.n_gpu_layers = 0;
+                mp.use_extra_bufts = false;
+                auto cp = llama_context_default_params();
+                cp.n_ctx = 256;
+                auto *target = llama_model_load_from_file(key.c_str(), mp);
+                other = target ? llama_init_from_model(target, cp) : nullptr;
             } else if (k == "file")
                 path = key;
             else if (k == "s")

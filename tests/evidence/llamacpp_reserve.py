@@ -28,16 +28,19 @@ def _line(key, value):
     return f"{'u' if isinstance(value, int) else 'f' if isinstance(value, float) else 's'} {key} {value}"
 
 
-def ask(binary, metadata, runs, nodes=False, listed=(), tensors=None):
+def ask(binary, metadata, runs, nodes=False, listed=(), tensors=None, target=None):
     """Tensors, compute bytes and memory bytes (None where the engine refuses) of every run; with `nodes` the operations of each run, too.
 
-    With `tensors` (name, dims, type) the engine opens a sparse file of them, as it must where it asks the file what is in it.
+    With `tensors` (name, dims, type) the engine opens a sparse file of them, as it must where it asks the file what is in it; beside a draft lies its `target`.
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         given = [*(_line(key, value) for key, value in metadata.items()), *(f"t {item}" for item in listed)]
         if tensors is not None:
             write_sparse(f"{folder}/model.gguf", metadata, tensors)
             given = [f"file {folder}/model.gguf"]
+        if target is not None:
+            write_sparse(f"{folder}/target.gguf", target["metadata"], target["tensors"])
+            given.append(f"target {folder}/target.gguf")
         file.write("\n".join([*given, *("run " + " ".join(map(str, run)) for run in runs), ""]))
         file.flush()
         extra = {"NODES": "1"} if nodes else {}
@@ -77,14 +80,15 @@ def main():
     models = kept["models"]
     if given.add:
         for name, made in json.loads(Path(given.add).read_text()).items():
-            runs, listed, tensors = made.pop("runs", None), made.pop("listed", []), made.pop("tensors", None)
-            found = ask(given.binary, made, runs or kept["runs"], listed=listed, tensors=tensors)
+            runs, listed, tensors, target = made.pop("runs", None), made.pop("listed", []), made.pop("tensors", None), made.pop("target", None)
+            found = ask(given.binary, made, runs or kept["runs"], listed=listed, tensors=tensors, target=target)
             models[name] = {
                 "metadata": dict(sorted(made.items())),
                 **found,
                 **({"runs": runs} if runs else {}),
                 **({"listed": listed} if listed else {}),
                 **({"file": True} if tensors else {}),
+                **({"target": target} if target else {}),
             }
             print(name, found["reserved"], found["memory"], flush=True)
         kept["models"] = dict(sorted(models.items()))
@@ -97,6 +101,7 @@ def main():
             models[name].get("runs", kept["runs"]),
             listed=models[name].get("listed", ()),
             tensors=models[name]["tensors"] if models[name].get("file") else None,
+            target=models[name].get("target"),
         )
         print(name, "as kept" if all(found[key] == models[name][key] for key in ("reserved", "memory")) else f"differs: {found['reserved']} {found['memory']}")
 
