@@ -73,6 +73,18 @@ def test_the_tree_is_leader_descendants_group_and_session(tmp_path) -> None:
     assert probe.identity(1234) is None
 
 
+def test_groups_that_the_job_made_in_its_group_are_the_job(tmp_path) -> None:
+    """A group's list does not hold who is in the groups below it (a container tool, a service manager in the job): they are looked through, also where one vanishes meanwhile."""
+    for pid in (10, 11, 12, 13):
+        process(tmp_path, pid, 1)
+    group = tmp_path / "group"
+    for name, members in (("", "10\n"), ("a", "11\n"), ("a/b", "12\n"), ("c", None)):
+        (group / name).mkdir(parents=True, exist_ok=True)
+        if members:
+            (group / name / "cgroup.procs").write_text(members)
+    assert ProcessProbe(str(tmp_path), group_dir=str(group)).tree(10) == [10, 11, 12]
+
+
 def test_a_leader_that_was_moved_out_of_its_group_is_still_the_job(tmp_path) -> None:
     """A group that no longer holds a leader that lives is not the whole of the job: the tree is looked through as well. When the leader has ended the group's word stands."""
     process(tmp_path, 10, 1)

@@ -47,6 +47,12 @@ def _count(text: "bytes | Missing") -> "int | None":
         return None
 
 
+def _listed(folder: str) -> list[int]:
+    """Who is in one group, without those in the groups below it."""
+    with open(f"{folder}/cgroup.procs", "rb") as file:
+        return [int(word) for word in file.read().split()]
+
+
 SHELLS = ("sh", "dash", "bash", "ash", "zsh", "ksh", "fish", "busybox")
 
 
@@ -154,10 +160,17 @@ class ProcessProbe:
         if not folder:
             return None
         try:
-            with open(f"{folder}/cgroup.procs", "rb") as file:
-                return [int(word) for word in file.read().split()]
+            own = _listed(folder)
+            if (
+                os.stat(folder).st_nlink != 2
+            ):  # a folder below it (a file system that does not count them says 1): the job may have made groups of its own in its group
+                for path, names, _files in os.walk(folder):
+                    for name in names:
+                        with contextlib.suppress(OSError, ValueError):
+                            own += _listed(f"{path}/{name}")
         except (OSError, ValueError):
             return None
+        return own
 
     def _alive(self, pid: int) -> bool:
         text = self._stat_text(pid)
