@@ -1,5 +1,6 @@
 """AMD's real Python binding against a stub of its library: what it answers, what it refuses, what it does not have, and what it never answers."""
 
+import atexit
 import ctypes
 import functools
 import importlib.util
@@ -41,6 +42,7 @@ def build() -> str:
     if compiler is None:
         pytest.skip("no C compiler is here to build the stub")
     folder = tempfile.mkdtemp(prefix="brim-amdsmi-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     wrapper = (pathlib.Path(SPEC.origin).parent / "amdsmi_wrapper.py").read_text("utf-8")
     own = set(re.findall(r"^u32 (amdsmi_\w+)\(", (HERE / "amdsmi_stub.c").read_text("utf-8"), re.MULTILINE))
     others = sorted(set(re.findall(r"_libraries\['libamd_smi\.so'\]\.(\w+)", wrapper)) - own)

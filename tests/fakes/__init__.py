@@ -1,5 +1,6 @@
 """Stand-ins that tests drive: a C stub of NVIDIA's library, scripts in nvidia-smi's place, trees in the kernel's place."""
 
+import atexit
 import functools
 import os
 import pathlib
@@ -20,6 +21,7 @@ def build_stub() -> str:
     if compiler is None:
         pytest.skip("no C compiler is here to build the NVML stub")
     folder = tempfile.mkdtemp(prefix="brim-nvml-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = [compiler, "-O1", "-shared", "-fPIC", "-o", f"{folder}/libnvidia-ml.so.1", str(HERE / "nvml_stub.c"), "-lpthread"]
     subprocess.run(command, check=True, capture_output=True)
     return folder
