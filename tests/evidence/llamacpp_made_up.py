@@ -25,6 +25,8 @@ RUNS = (
     (1024, 1, 0, 64, 1, "f16", "f16", 0, 0),
     (6144, 3, 0, 192, 1, "q4_0", "q5_1", 3, 0),
     (16384, 2, 1, 1024, 1, "bf16", "f16", 0, 0),
+    (5000, 3, 0, 100, 1, "f16", "f16", 0, 0),  # slots that do not divide the micro-batch
+    (6000, 5, 1, 333, 0, "q8_0", "f32", 5, 0),
 )
 CACHELESS = (
     (2048, 1, 0, 512, 1, "f16", "f16", 0, 0),
@@ -91,7 +93,7 @@ MODELS = {
     "cogvlm": ("cogvlm", {"attention.head_count_kv": 16}),
     "hrm_text": ("hrm_text", {"block_count": 12, "hrm.layers_per_stack": 2, "hrm.h_cycles": 2, "hrm.l_cycles": 2}),
     "hrm_text-wide": ("hrm_text", {"block_count": 8, "hrm.layers_per_stack": 4, "hrm.h_cycles": 1, "hrm.l_cycles": 1, "embedding_scale": 2.0}),
-    "minimax-01": ("minimax-01", {"expert_count": 8, "expert_used_count": 2, "residual_scale": 3.5, "block_count": 9, "full_attention_interval": 4, "attention.key_length": 64, "attention.value_length": 64}),
+    "minimax-01": ("minimax-01", {"expert_count": 8, "expert_used_count": 2, "residual_scale": 3.5, "block_count": 9, "full_attention_interval": 4, "attention.key_length": 64, "attention.value_length": 64}, {"runs": tuple(run for run in RUNS if run[3] % run[1] == 0)}),
 }  # fmt: skip
 _NO_CACHE = frozenset(("llada", "llada-moe", "dream", "rnd1", "t5encoder", "clef"))
 

@@ -152,7 +152,7 @@ class Context:
             drafted = workload.draft_max or 0 if workload.draft_model else 0
             asked = min(self.batch, self.sequences * (1 + drafted))
         most = asked if asked and capped and self.version >= OUTPUT_CAP else self.batch
-        self.outputs = min(self.tokens, most)
+        self.outputs = min(self.total_cells, self.ubatch, most)  # counted before the tokens are rounded up to whole sequences
 
     def _window(self, hp: Hparams) -> int:
         """Cells per stream of the sliding window's own cache (`llama_kv_cache_iswa`)."""

@@ -59,7 +59,7 @@ _DIFFUSION = frozenset(("dream", "llada", "llada-moe", "rnd1"))
 ENCODED = frozenset(("t5", "t5encoder", "eagle3", "dflash"))  # `llama_model_has_encoder`
 DRAFTS = frozenset(("eagle3", "dflash"))  # run beside a target only, on its features
 # the prompt graph is reserved for one sequence as well, and the larger one stays (`sched_reserve`, inputs that grow with the square of a sequence's tokens)
-LONE = frozenset(("minimax-01",))
+LONE = frozenset(("minimax-01", "kimi-linear"))
 # encoders without an output matrix; all others fall back to the token embedding's copy
 HEADLESS = frozenset(("bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert", "modern-bert"))
 _ROLLBACK = frozenset(

@@ -10,7 +10,7 @@ from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
 from brim.engines.llama_cpp.context import DRY_LOAD, EVENTS, Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
-from brim.engines.llama_cpp.hparams import LONE, Hparams
+from brim.engines.llama_cpp.hparams import LONE, Hparams, Wanting
 from brim.engines.llama_cpp.program import Event, Program, learn
 from brim.engines.llama_cpp.scheduler import Scheduler
 from brim.engines.llama_cpp.walk import graph_of, walk
@@ -43,6 +43,8 @@ def _lay_out(
     hp: Hparams, context: Context, memory: Memory, placement: Placement, *, pins: bool, pipeline: bool, layers: "tuple[int, ...]", lone: bool = False
 ) -> "tuple[Scheduler, Builder, tuple[int, ...], int]":
     tokens, sequences = (min(context.total_cells, context.ubatch), 1) if lone else (context.tokens, context.sequences)
+    if tokens % (context.streams if lone else sequences):
+        raise Wanting(f"llama.cpp stops with an assertion where {hp.arch} has {context.streams} slots that do not divide the micro-batch of {tokens}")
     b = Builder(hp, context, memory, placement, layers, tokens=tokens, sequences=sequences, outputs=context.outputs)
     b.pinning = b.pinning and pins
     graphs.build(b)

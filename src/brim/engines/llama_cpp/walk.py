@@ -7,6 +7,8 @@ from brim.engines.llama_cpp.hparams import Hparams, block_of
 from brim.engines.llama_cpp.weights import HOST, Placement
 
 _LONGEST, _KEPT = 8, 3
+# every layer is laid out: a few blocks stand for all in cycles, or something of an early layer stays alive through the later ones
+_WHOLE = frozenset(("hrm_text", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "qwen4exp"))
 _TYPED = ("ffn_up_exps.weight", "ffn_gate_exps.weight", "ffn_up_shexp.weight", "ffn_gate_shexp.weight")
 
 
@@ -75,7 +77,7 @@ def walk(hp: Hparams, placement: Placement, kept: int = _KEPT) -> "tuple[int, ..
     """The layers to lay out, in order: every layer where nothing repeats, else `kept` or a few more periods of each run. The last layer is always there."""
     if placement.walked and kept == _KEPT:
         return placement.walked
-    if hp.arch == "hrm_text":  # a few blocks stand for all its layers, in cycles
+    if hp.arch in _WHOLE:
         return tuple(range(hp.depth))
     return _chosen(_numbered(_signatures(hp, placement)), len(placement.gpus), kept)
 
@@ -92,7 +94,7 @@ def graph_of(hp: Hparams, placement: Placement) -> int:
     """
     if not placement.graph:
         keys = _signatures(hp, placement)
-        placement.walked = tuple(range(hp.depth)) if hp.arch == "hrm_text" else _chosen(_numbered(keys), len(placement.gpus), _KEPT)
+        placement.walked = tuple(range(hp.depth)) if hp.arch in _WHOLE else _chosen(_numbered(keys), len(placement.gpus), _KEPT)
         around = tuple((name, homes) for name, homes in placement.tensors.items() if block_of(name) is None)
         gpus = tuple((device.id, device.compute_capability) for device in placement.gpus)
         key = (id(hp), tuple(keys[il] for il in placement.walked), placement.output, placement.full, placement.key[2:], around, gpus)
