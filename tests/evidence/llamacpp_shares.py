@@ -10,12 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.allocations import GOLDEN as FOLDER
 from tests.allocations import made_up
 from tests.gguf_bytes import write_sparse
+from tests.spread import kinded
 
 from brim.engines.llama_cpp.spread import _REFUSED, _UNREAD
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_shares.json.gz"
+GOLDEN = FOLDER / "llamacpp_shares.json.gz"
 _PLAIN = (4096, 2, 0, 512, 1, "f16", "f16", 0, 0)
 _QUANTISED = (4096, 1, 0, 512, 1, "q8_0", "q8_0", 0, 0)
 _SHARED = (8192, 4, 1, 256, 1, "f16", "f16", 4, 0)
@@ -36,15 +38,6 @@ CLOSER = (
     "laguna",
     "maple",
 )
-
-
-def kinded(tensors, kind):
-    """The tensors with matrices of another type where their rows allow it."""
-    whole = {"F32": 1, "Q8_0": 32, "Q4_K": 256}[kind]
-    return [
-        (name, dims, kind if len(dims) > 1 and dims[0] % whole == 0 and not name.endswith(".bias") and "norm" not in name and "ssm_conv" not in name else was)
-        for name, dims, was in tensors
-    ]
 
 
 def rows():

@@ -1,52 +1,25 @@
 """`--split-mode tensor`: each card's slice of weights and caches, and the room of the whole graph on each, against what the engine itself gave out; `row` is refused as the engine refuses it."""
 
-import gzip
-import json
-
 import pytest
 
 from brim.engines.llama_cpp import price
 from brim.facts.device import DeviceSpec
-from brim.facts.dtypes import ggml_tensor_bytes
 from brim.facts.workload import LlamaWorkload
-from tests.allocations import GOLDEN, PARTS, checkpoint_of
-from tests.evidence.llamacpp_shares import kinded
-
-FOUND = json.loads(gzip.decompress((GOLDEN / "llamacpp_shares.json.gz").read_bytes()))
-UNREAD_CACHE = ("llama-embed",)  # its graph never reads its cache, and the oracle counts caches by what the graph reads
-
-
-def _asked(row):
-    ctx, slots, unified, ubatch, flash, ctk, ctv, outputs, _ = row["run"]
-    return LlamaWorkload(
-        program="llama-fit-params", ctx=ctx, batch=2048, ubatch=ubatch, slots=slots, kv_unified=bool(unified), ctk=ctk, ctv=ctv, flash_attn="on" if flash else "off", outputs=outputs or None,
-        split_mode="tensor", tensor_split=tuple(map(float, row["shares"])), mmap=False,
-    )  # fmt: skip
-
-
-def _plan(row):
-    """The plan on CPU devices, which the oracle took for cards."""
-    made = checkpoint_of("models", row["model"])
-    kinds = {name: kind for name, _, kind in kinded([(t.name, t.dims, t.dtype) for t in made.tensors], row["kind"])}
-    tensors = tuple(t.replace(dtype=kinds[t.name], stored_bytes=ggml_tensor_bytes(kinds[t.name], t.dims)) for t in made.tensors)
-    cards = tuple(DeviceSpec(id=f"cpu:{index}", backend="vulkan", total_bytes=1 << 40, free_bytes=1 << 40) for index in range(len(row["shares"])))
-    return price(made.replace(tensors=tensors), _asked(row), cards), cards
+from tests.allocations import checkpoint_of
+from tests.spread import FOUND, held, plan_of
 
 
 def test_each_card_holds_what_the_engine_gave_it() -> None:
     """Weights, caches and states of each card and the compute buffers of cards and host, to the byte, in every row."""
     wrong = []
     for row in FOUND["rows"]:
-        plan, cards = _plan(row)
+        plan, cards = plan_of(row)
         if plan.missing:
             wrong.append((row["model"], plan.missing))
             continue
-        held = [[sum(part.bytes.likely for part in plan.parts if part.device == card.id and part.name in names) for names in PARTS.values()] for card in cards]
-        host = sum(part.bytes.likely for part in plan.parts if part.device == "cpu" and part.name == "compute_buffer")
-        if row["model"] in UNREAD_CACHE:
-            held = [[weights, 0, compute] for weights, _, compute in held]
-        if held != row["devices"] or host != row["host"]:
-            wrong.append((row["model"], row["shares"], row["kind"], held, row["devices"], host, row["host"]))
+        found = held(row, plan, cards)
+        if found != (row["devices"], row["host"]):
+            wrong.append((row["model"], row["shares"], row["kind"], found, row["devices"], row["host"]))
     assert len(FOUND["rows"]) > 100
     assert not wrong, wrong
 
@@ -54,7 +27,7 @@ def test_each_card_holds_what_the_engine_gave_it() -> None:
 def test_what_the_engine_refuses_is_not_priced() -> None:
     """Every row at which the engine stopped is named as wanting, never priced."""
     assert FOUND["refused"]
-    assert [row["model"] for row in FOUND["refused"] if not _plan(row)[0].missing] == []
+    assert [row["model"] for row in FOUND["refused"] if not plan_of(row)[0].missing] == []
 
 
 @pytest.mark.parametrize(("mode", "flash", "word"), [("row", "auto", "split by rows"), ("tensor", "off", "flash attention")])
@@ -76,5 +49,5 @@ def test_spread_over_cuda_cards() -> None:
     for name, share in (("weights", 0.5), ("kv_cache", 0.5), ("compute_buffer", 1.0)):
         alone = sum(part.bytes.likely for part in one.parts if part.device == "cuda:0" and part.name == name)
         for card in cards:
-            held = sum(part.bytes.likely for part in plan.parts if part.device == card.id and part.name == name)
-            assert abs(held / alone - share) < 0.15 * share, (name, card.id, held, alone)
+            here = sum(part.bytes.likely for part in plan.parts if part.device == card.id and part.name == name)
+            assert abs(here / alone - share) < 0.15 * share, (name, card.id, here, alone)
