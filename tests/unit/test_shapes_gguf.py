@@ -42,6 +42,7 @@ def test_caches_by_the_layers_alone_are_those_of_the_engine(row):
 SHARED = "a layer that takes another's choice of cells has no indexer cache, though this file holds an indexer for it"
 COMPRESSED = "beside the window there are cells of 4 and of 128 tokens made one, and the rows that they are made from"
 POOLED = "the indexer caches raw and pooled keys beside ordinary attention, and one layer has a history of word groups"
+ROUTED = "the router's head has cells of its own, and no tensors"
 ENGINES_OWN = {  # where llama.cpp b11434 caches something else than the file says, and why
     "deepseek2-old": "a file without key_length_mla is cached expanded, although its attention is latent",
     "smallthinker": "src/models/smallthinker.cpp sets a window of 4096 whatever the file says",
@@ -53,6 +54,8 @@ ENGINES_OWN = {  # where llama.cpp b11434 caches something else than the file sa
     "minimax-m3": "the indexer has a V cache that nothing reads",
     "glm-dsa-52": SHARED,
     "glm-dsa-shared": SHARED,
+    "graniteswitch": ROUTED,
+    "graniteswitch-plain": ROUTED,
     "hrm_text": "its layers are cells of runs over a few blocks, which the file's tensors do not show",
     "minimax-01": "src/models/minimax-01.cpp keeps a matrix a head in layers that the file's tensors do not tell apart",
     "t5-relu": "the engine caches as many blocks as the encoder has, whatever the decoder needs",

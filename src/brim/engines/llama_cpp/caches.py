@@ -72,7 +72,7 @@ class Memory(Record):
 
 def _attends(hp: Hparams, il: int) -> bool:
     """Whether a layer owns cells (the layer filters of `create_memory`)."""
-    if il >= hp.layers or not hp.cached[il]:
+    if (il >= hp.layers and hp.arch != "graniteswitch") or not hp.cached[il]:
         return False
     if hp.arch == "falcon-h1":
         return True
@@ -214,7 +214,7 @@ def _made(hp: Hparams, context: Context) -> Memory:
         state = State(rows=context.sequences * (1 + context.rollback), conv=hp.rows_r, state=hp.rows_s, layers=kept, history=hp.history)
     if hp.arch in RECURRENT:
         return Memory(state=state)
-    owners = [il for il in range(hp.layers) if _attends(hp, il)]
+    owners = [il for il in range(hp.blocks) if _attends(hp, il)]
     split = bool(hp.window_kind) and context.version >= SPLIT_WINDOW
     base = _cache(hp, context, "base", context.cells, [il for il in owners if not (split and hp.windowed[il])])
     window = _cache(hp, context, "window", context.window_cells, [il for il in owners if hp.windowed[il]]) if split else None

@@ -72,7 +72,7 @@ _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash"
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa", "dots3note", "hy_v4", "minimax-m3", "glm5-next"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("gemma4-assistant", "graniteswitch", "wavtokenizer-dec", "clip",
+    ("gemma4-assistant", "wavtokenizer-dec", "clip",
      "clef", "pockettts", "qwen3tts")
 )  # fmt: skip
 
@@ -151,6 +151,7 @@ class Hparams:
         if self.arch == "deepseek4" and f"blk.{self.blocks - self.nextn}.nextn.eh_proj.weight" not in self.tensors:
             self.nextn = 0
         self.layers = self.blocks - self.nextn
+        self.blocks += self.arch == "graniteswitch"  # the router's head lies behind the last layer
         self.depth = int(self.get("decoder_block_count", self.layers)) if self.arch == "t5" else self.layers  # layers of the reserved graph
         if self.depth > self.layers:
             raise Wanting(f"{self.arch}.decoder_block_count is {self.depth}: llama.cpp refuses a decoder with more blocks than the encoder ({self.layers})")
@@ -197,6 +198,8 @@ class Hparams:
         self.heads = [int(n) for n in self.per_layer("attention.head_count", 0)]
         self.kv_heads = [int(n) for n in self.per_layer("attention.head_count_kv", self.heads)]
         self.ff = [int(n) for n in self.per_layer("feed_forward_length", 0)]
+        if self.arch == "graniteswitch":
+            self.heads[-1], self.kv_heads[-1], self.ff[-1] = 1, 1, 0
         first = self.heads[0]
         if not first and self.arch not in RECURRENT and self.arch not in HYBRID:
             raise Wanting(f"the header lacks {self.arch}.attention.head_count")
