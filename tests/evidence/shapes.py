@@ -1,6 +1,6 @@
 """Hold brim's shapes against transformers on the meta device: parameters, every tensor's name and dims, cache widths; writes docs/evidence/shapes.md.
 
-Needs an environment with torch and transformers (brim itself needs neither):
+Needs an environment with torch and transformers (brim itself needs neither); with timm in it Gemma 3n is built too:
     python tests/evidence/shapes.py [--random 6] [--seed 1] [--golden]
 For every family: the config's defaults, published configs, and small odd ones; each read twice, once with only the fields that differ (brim fills the
 defaults) and once with all of them. Published names come from transformers' own reverse conversion (`revert_weight_conversion`).
@@ -36,6 +36,10 @@ from brim.values import Missing  # noqa: E402
 
 # What brim says differently on purpose, and why (counted as a miss in the table all the same where it changes a number).
 KNOWN = {
+    "qwen2_vl": "the bare model's published text names (language_model.) differ from the whole model's, whose names brim gives",
+    "qwen2_5_vl": "the bare model's published text names (language_model.) differ from the whole model's, whose names brim gives",
+    "mllama": "small configs of its tower that transformers' own validator refuses",
+    "qwen3_omni_moe": "transformers' own default config of it has heads that it cannot build",
     "kimi_k25": "transformers' own reverse conversion misspells layers (blocks) and the projector's norm; the published names are kept",
     "kimi_linear": "transformers writes layer 0's plain block as block_sparse_moe; the published code calls it mlp",
     "longcat_flash": "transformers gives the experts that do nothing gate and up weights; the published file has none",
