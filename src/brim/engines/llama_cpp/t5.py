@@ -1,7 +1,7 @@
 """T5: an encoder without a cache and a decoder that also looks at what the encoder left; attention is biased by distance, so its scores are never fused.
 
 The graph that is reserved is the decoder's, with room for as many encoded tokens as the model was trained for. The encoder's graph is laid out when the first
-prompt is encoded. Source: src/models/t5.cpp, t5encoder.cpp, src/llama-graph.cpp `build_inp_cross_embd`, `build_pos_bias`, `build_attn_inp_cross`, llama.cpp b11434.
+prompt is encoded, and was smaller wherever that was tried. Source: src/models/t5.cpp, t5encoder.cpp, src/llama-graph.cpp `build_inp_cross_embd`, `build_pos_bias`, `build_attn_inp_cross`, llama.cpp b11434.
 """
 
 from brim.engines.llama_cpp import tensor as g
