@@ -26,7 +26,7 @@ PID_MAX = 1 << 22  # Linux: the largest pid_max (include/linux/threads.h, PID_MA
 class _Card:
     """One handle: what never changes, what was refused for good, and what is still asked."""
 
-    __slots__ = ("cells", "device", "fast", "handle", "lost", "mig_of", "raw", "settled", "slow", "slow_values", "static", "xids")
+    __slots__ = ("cells", "device", "fast", "handle", "lost", "mig_of", "raw", "raw_slow", "settled", "slow", "slow_values", "static", "xids")
 
     def __init__(self, handle: object, static: "dict[str, Any]", mig_of: "_Card | None" = None) -> None:
         self.handle, self.static, self.mig_of = handle, static, mig_of
@@ -38,6 +38,7 @@ class _Card:
         self.xids: list[int] = []
         self.cells: dict[str, Any] = {}
         self.raw: tuple[Any, ...] | None = None  # the fast values as the library gave them at the last look; None where they cannot be compared
+        self.raw_slow: tuple[Any, ...] | None = None  # the slow ones
         self.device: Device | None = None
 
 
@@ -241,14 +242,17 @@ class Nvml:
             card.lost = card.mig_of.lost
         if card.lost and not self._is_back(card):
             return self._gone(card)
+        moved = False
         if slow:
             card.slow_values = self._ask(card, card.slow)
+            known, card.raw_slow = card.raw_slow, raw_of(card.slow_values)
+            moved = card.raw_slow is None or card.raw_slow != known
         fast = self._ask(card, card.fast)
         if card.lost:
             card.raw = None
             return self._gone(card)
         before, card.raw = card.raw, raw_of(fast)
-        if card.raw is not None and card.raw == before and not slow and not card.xids and card.device is not None:
+        if card.raw is not None and card.raw == before and not moved and not card.xids and card.device is not None:
             return card.device
         values = {**card.static, **card.settled, **card.slow_values, **fast}
         if card.mig_of is not None:

@@ -39,7 +39,9 @@ def raw_of(values: "dict[str, Any]") -> "tuple[Any, ...] | None":
             return None
         elif field == "memory":
             found += (value.total, value.free, value.used, getattr(value, "reserved", None))
-        elif field == "processes":
+        elif kind in (list, tuple) and value and type(value[0]) is int:
+            found += value
+        elif field in ("processes", "graphics"):
             for row in value:
                 found += (row.pid, row.usedGpuMemory)
             found.append(None)
