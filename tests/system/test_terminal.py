@@ -162,6 +162,21 @@ def test_ctrl_z_rests_the_job_with_its_guard(tmp_path) -> None:
     assert any("SIGSTOP" in outcome or "frozen" in outcome for outcome in outcomes), outcomes
 
 
+def test_ctrl_z_in_a_job_that_has_the_terminal_reaches_brim(tmp_path) -> None:
+    """Where the terminal is the job's, Ctrl-Z stops the job alone: brim then stops, too, so that the shell behind it can go on; continued, both do."""
+    job = "import time\nprint('asks', flush=True)\nprint('got', input(), flush=True)\nfor i in range(20): time.sleep(0.05)\nprint('bye', flush=True)"
+    run = Terminal("--run-dir", str(tmp_path / "run"), "--poll", "200ms", "--", sys.executable, "-S", "-c", job)
+    run.until("asks")
+    time.sleep(0.5)  # the terminal is lent at the next look
+    os.write(run.fd, b"line\n")
+    run.until("got line")
+    os.write(run.fd, b"\x1a")
+    until_state(run.pid, "T")
+    os.kill(run.pid, signal.SIGCONT)
+    run.until("bye")
+    assert run.ended() == 0
+
+
 TICKS = """
 import sys, time
 with open(sys.argv[1], "w", buffering=1) as file:

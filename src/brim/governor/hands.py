@@ -148,7 +148,7 @@ class Hands:
         """Let the job go on as it was before `rest`."""
         if self._stopped and not self._share:
             return "stays paused"
-        said = self._brake.release()
+        said = f"{self._brake.release()}; {self._signaller.tree(self._leader, signal.SIGCONT)}"  # a Ctrl-Z of its own stopped it beside the freezer
         return self._brake.slow(self._share) if self._share else said
 
     def keep(self, look: "Look") -> list[str]:
