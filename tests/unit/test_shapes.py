@@ -157,7 +157,8 @@ UNKNOWN = [
     ({**LLAMA, "model_type": "deepseek_v2", "num_experts_per_tok": None}, ("num_experts_per_tok",)),
     ({**LLAMA, "hidden_size": None}, ("hidden_size",)),
     ({"model_type": "llava"}, ("text_config",)),
-]
+    ({**LLAMA, "model_type": "glm4_moe", "num_hidden_layers": None, "num_nextn_predict_layers": 1, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}, ("num_hidden_layers",)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("config", "words"), UNKNOWN)

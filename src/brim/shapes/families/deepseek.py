@@ -170,7 +170,7 @@ def draft(f: "Fields", b: "Blueprint", layers: int, attend: "decoder.Attend", fe
 
     Their tensors: the layer itself, `enorm`, `hnorm`, `eh_proj`, and copies of embedding and head in `embed_tokens` and `shared_head`.
     """
-    count = f.maybe("num_nextn_predict_layers", 0, 64) or 0
+    count = (f.maybe("num_nextn_predict_layers", 0, 64) or 0) if layers else 0  # a file that does not say how many layers it has is refused for that at the end
     b.draft_layers, b.tower = count, "draft"
     for index in range(layers, layers + count):
         b.layer, p = index, f"model.layers.{index}."
