@@ -38,8 +38,8 @@ from brim.values import Missing  # noqa: E402
 KNOWN = {
     "qwen2_vl": "the bare model's published text names (language_model.) differ from the whole model's, whose names brim gives",
     "qwen2_5_vl": "the bare model's published text names (language_model.) differ from the whole model's, whose names brim gives",
-    "mllama": "small configs of its tower that transformers' own validator refuses",
-    "qwen3_omni_moe": "transformers' own default config of it has heads that it cannot build",
+    "mllama": "these odd configs ask for two tiles, which transformers' validator takes only with aspect ratios of their own",
+    "qwen3_omni_moe": "transformers' default talker config lacks a field that its own model reads (shared_expert_intermediate_size)",
     "kimi_k25": "transformers' own reverse conversion misspells layers (blocks) and the projector's norm; the published names are kept",
     "kimi_linear": "transformers writes layer 0's plain block as block_sparse_moe; the published code calls it mlp",
     "longcat_flash": "transformers gives the experts that do nothing gate and up weights; the published file has none",
