@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
     gguf_context *g = gguf_init_empty();
     llama_model *model = nullptr;
     std::string path;
-    llama_context *other = nullptr;
+    llama_model *target = nullptr;
     std::vector<float> shares;
     std::vector<ggml_backend_dev_t> devices;
     auto split = [](const std::string &s) {
@@ -143,7 +143,6 @@ int main(int argc, char **argv) {
             if (mtp)
                 cp.n_outputs_max_per_seq = mtp == 4 ? outs / nseq : 1;
             cp.embeddings = emb;
-            cp.ctx_other = other;
             auto ty = [](std::string s) {
                 for (int i = 0; i < GGML_TYPE_COUNT; i++)
                     if (ggml_type_name((ggml_type)i) && s == ggml_type_name((ggml_type)i))
@@ -152,6 +151,11 @@ int main(int argc, char **argv) {
             };
             cp.type_k = ty(tk);
             cp.type_v = ty(tv);
+            if (target) {
+                auto beside = cp;
+                beside.ctx_type = LLAMA_CONTEXT_TYPE_DEFAULT;
+                cp.ctx_other = llama_init_from_model(target, beside);
+            }
             caught.clear();
             llama_context *c = llama_init_from_model(model, cp);
             if (!c) {
@@ -204,6 +208,8 @@ int main(int argc, char **argv) {
             }
             fflush(stdout);
             llama_free(c);
+            if (cp.ctx_other)
+                llama_free(cp.ctx_other);
         } else {
             std::string key;
             ss >> key;
@@ -218,10 +224,7 @@ int main(int argc, char **argv) {
                 auto mp = llama_model_default_params();
                 mp.n_gpu_layers = 0;
                 mp.use_extra_bufts = false;
-                auto cp = llama_context_default_params();
-                cp.n_ctx = 256;
-                auto *target = llama_model_load_from_file(key.c_str(), mp);
-                other = target ? llama_init_from_model(target, cp) : nullptr;
+                target = llama_model_load_from_file(key.c_str(), mp);
             } else if (k == "file")
                 path = key;
             else if (k == "s")

@@ -86,6 +86,19 @@ def test_a_draft_with_a_next_token_block_runs_that_block() -> None:
     assert not plan.missing
 
 
+def test_an_assistant_has_no_cache_of_its_own(model: Checkpoint) -> None:
+    """Gemma 4's assistant reads its target's caches: weights, a graph, rows of logits, and the target's hidden states."""
+    _, made, _, _, compute, memory = next(row for row in drafting() if row[0] == "gemma4-assistant" and row[2].slots == 1 and not row[3])
+    resolved, _ = resolve(LlamaWorkload(ctx=2048, slots=1, draft_model="d", spec_types=("draft-mtp",), flash_attn="on"))
+    plan = price_with(model, resolved, (), Companions(draft=made), version=11434, price=price)
+    parts = [part for part in plan.parts if part.name == "draft"]
+    assert not plan.missing
+    assert memory == 0
+    assert not any("cache" in part.rule.partition(":")[0] for part in parts)
+    assert any("compute_buffer" in part.rule and part.bytes.low <= compute <= part.bytes.high for part in parts)
+    assert any(part.rule.startswith("hidden states") for part in parts)
+
+
 @pytest.mark.parametrize(("name", "kind", "layers"), [("eagle3", "draft-eagle3", 3), ("dflash", "draft-dflash", 5), ("dspark", "draft-dspark", 5)])
 def test_a_draft_makes_the_model_keep_the_inputs_of_its_target_layers(model: Checkpoint, name: str, kind: str, layers: int) -> None:
     """Its cache is its own layers'; the rows kept for it are the target's width, a batch of them."""

@@ -88,7 +88,10 @@ def _draft(
     priced = price(draft, own, left, version=version)
     found, missing = [part for part in priced.parts if part.name != "context_overhead"], priced.missing
     fed = draft.architecture in DRAFTS
-    if fed or ("draft-mtp" in workload.spec_types and _first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers"))):
+    block_only = "draft-mtp" in workload.spec_types and bool(_first(draft.metadata.get(f"{draft.architecture}.nextn_predict_layers")))
+    if draft.architecture == "gemma4-assistant":  # it looks into the target's caches and has none
+        own = own.replace(ctk=workload.ctk, ctv=workload.ctv)
+    if fed or block_only:
         from brim.engines.llama_cpp.price import next_token_context
 
         drafted, wanting = next_token_context(draft, own, left, version=version)
@@ -97,6 +100,8 @@ def _draft(
     parts = [
         Part(name="draft", device=part.device, bytes=part.bytes, rule=f"draft model's {part.name}: {part.rule}", source=f"{_DRAFT}; {part.source}") for part in found
     ]  # fmt: skip
+    if block_only:
+        parts.append(_hidden(checkpoint, workload))
     if fed:
         parts += _features(checkpoint, draft, workload, plan)
     return parts, [f"the draft model: {item}" for item in missing]
@@ -148,13 +153,18 @@ def _mtp(checkpoint: Checkpoint, workload: LlamaWorkload, plan: Plan, devices: t
         Part(name="draft", device=part.device, bytes=part.bytes, rule=f"MTP context's {part.name}: {part.rule}", source=f"{_MTP}; {part.source}")
         for part in priced
     ]
+    return [*parts, _hidden(checkpoint, workload)], []
+
+
+def _hidden(checkpoint: Checkpoint, workload: LlamaWorkload) -> Part:
+    """The hidden states that a next-token block needs of the model, a row for each token of a batch."""
+    arch, keys = checkpoint.architecture, checkpoint.metadata
     hidden = 4 * (_first(keys.get(f"{arch}.embedding_length_out")) or _first(keys.get(f"{arch}.embedding_length"))) * (workload.batch or 2048)
     hidden *= _first(keys.get(f"{arch}.hyper_connection.count")) or 1
     rule = f"hidden states of a batch beside the model's logits, from the first prompt on: 0 to {hidden}"
-    parts.append(
-        Part(name="draft", device="cpu", bytes=Span(low=0, likely=0, high=hidden), rule=rule, source="src/llama-context.cpp `output_reserve`, llama.cpp b11434")
+    return Part(
+        name="draft", device="cpu", bytes=Span(low=0, likely=0, high=hidden), rule=rule, source="src/llama-context.cpp `output_reserve`, llama.cpp b11434"
     )
-    return parts, []
 
 
 def _bounded_mtp(checkpoint: Checkpoint, workload: LlamaWorkload, plan: Plan, blocks: int, wanting: str) -> tuple[list[Part], list[str]]:

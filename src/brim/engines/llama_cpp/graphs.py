@@ -68,7 +68,7 @@ CHECKED = {
         "gptneox", "stablelm", "orion", "nemotron", "arcee", "chatglm", "glm4", "olmo", "olmo2", "olmoe", "minimax-m2", "exaone4", "smollm3", "llama4", "mistral3", "seed_oss", "baichuan", "refact", "deepseek", "dots1",
         "bailingmoe", "bailingmoe2", "qwen3vl", "qwen3vlmoe", "gemma4", "rwkv7", "kimi-linear", "mellum", "qwen", "bitnet", "plamo", "jais", "nanbeige", "paddleocr", "apertus", "openelm", "dbrx", "afmoe", "smallthinker",
         "exaone-moe", "grok", "mimo2", "granite_swa", "hy_v3", "step35", "mistral4", "nemotron_h_moe", "bert", "jina-bert-v2", "jina-bert-v3", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "eurobert", "gemma-embedding",
-        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder", "minicpm3", "plm", "bailingmoe3", "kimi-k3", "dots3note", "hy_v4", "minimax-m3", "glm5-next", "eagle3", "dflash", "graniteswitch",
+        "deci", "deepseek32", "deepseek4", "glm-dsa", "qwen4exp", "arctic", "grovemoe", "plamo2", "plamo3", "llada", "llada-moe", "dream", "rnd1", "rwkv6", "rwkv6qwen2", "arwkv7", "t5", "t5encoder", "minicpm3", "plm", "bailingmoe3", "kimi-k3", "dots3note", "hy_v4", "minimax-m3", "glm5-next", "eagle3", "dflash", "graniteswitch", "gemma4-assistant",
         "jais2", "maple", "cohere2moe", "muse-glimmer", "laguna", "spark2_5", "deepseek2-ocr", "llama-embed", "chameleon", "talkie", "cogvlm", "hrm_text", "minimax-01",
     ), _ORACLE),
 }  # fmt: skip

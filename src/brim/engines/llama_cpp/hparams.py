@@ -25,6 +25,7 @@ _WINDOWS: dict[str, tuple[str, int | None, int, bool]] = {
     "dflash": ("only", None, 0, False),
     "gemma3n": ("sliding", None, 5, False),
     "gemma4": ("sliding", None, 0, False),
+    "gemma4-assistant": ("sliding", None, 0, False),
     "gemma-embedding": ("symmetric", None, 6, False),
     "cohere2": ("sliding", None, 4, False),
     "cohere2moe": ("sliding", None, 4, True),
@@ -72,7 +73,7 @@ _UNMIXED = frozenset(("cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash"
 _INDEXED = frozenset(("deepseek32", "deepseek4", "glm-dsa", "dots3note", "hy_v4", "minimax-m3", "glm5-next"))
 # Architectures with caches or memory of a kind that is not modelled here: they answer "cannot tell".
 _UNMODELLED = frozenset(
-    ("gemma4-assistant", "wavtokenizer-dec", "clip",
+    ("wavtokenizer-dec", "clip",
      "clef", "pockettts", "qwen3tts")
 )  # fmt: skip
 

@@ -6,8 +6,10 @@ architecture without a row has no such graph there, or none that is modelled her
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SIGMOID, Builder
+from brim.engines.llama_cpp.feedforward import dense
 from brim.engines.llama_cpp.hparams import Wanting
-from brim.engines.llama_cpp.tensor import T
+from brim.engines.llama_cpp.tensor import WEIGHTS, T
+from brim.engines.llama_cpp.weights import HOST
 
 _UNSCALED = frozenset(("hy_v3", "step35", "bailingmoe3"))  # their joining matrix is read without its scale
 _KEPT = 10  # candidates of the draft's sampler
@@ -20,6 +22,7 @@ BLOCKS = {
     "cohere2moe": "side",
     "deepseek4": "streams",
     "qwen4exp": "pools",
+    "gemma4-assistant": "assistant",
 }
 
 
@@ -190,12 +193,47 @@ def _pools(b: Builder, il: int) -> T:
     return cur
 
 
+def _assistant(b: Builder) -> T:
+    """Gemma 4's assistant: blocks of its own that look into the target's last two caches; only queries are new (src/models/gemma4-assistant.cpp)."""
+    hp = b.hp
+    before, after = b.weight("nextn.pre_projection.weight"), b.weight("nextn.post_projection.weight")
+    if before is None or after is None:
+        raise Wanting("the file has no nextn.pre_projection.weight or nextn.post_projection.weight")
+    wide = int(hp.get("embedding_length_out", 0)) or hp.width
+    token = g.scale(g.get_rows(g.stored("F16", (wide, hp.vocabulary), HOST, WEIGHTS), g.given("I32", b.tokens)))
+    cur = g.mul_mat(before, g.concat(token, g.given("F32", wide, b.tokens), 0))
+    b.attend_to()
+    ids = b.output_ids()
+    for il in range(hp.blocks):
+        head = hp.head_key(il)
+        q = g.mul_mat(b.need(il, "attn_q.weight"), b.normed(cur, il, "attn_norm"))
+        q = b.normed(g.reshape(q, head, hp.heads[il], b.tokens), il, "attn_q_norm")
+        q = g.rope(q, b.positions, None if hp.windowed[il] else b.weight("rope_freqs.weight", b.placement.layers[il]))
+        out = b.attention(il, q, None, None)
+        if il == hp.blocks - 1:
+            out, cur = b.pick(out, ids), b.pick(cur, ids)
+        joined = g.add(b.normed(out, il, "post_attention_norm"), cur)
+        cur = dense(b, b.normed(joined, il, "ffn_norm"), il, "gelu")
+        cur = g.add(b.norm(cur, b.need(il, "post_ffw_norm.weight"), None, -1), joined)
+        cur = g.mul(cur, b.need(il, "layer_output_scale.weight"))
+    cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
+    logits = b.mm(b.output_weight(), cur)
+    logits.output = True
+    b.expand(logits)
+    state = g.mul_mat(after, cur)
+    state.output = True
+    b.expand(state)
+    return logits
+
+
 def build(b: Builder) -> T:
     """Lay out the graph of the first next-token block; its logits."""
     kind = BLOCKS.get(b.hp.arch)
     if kind is None:
         raise Wanting(f"the graph of the next-token block of architecture {b.hp.arch!r} is not modelled yet")
     il = b.hp.layers
+    if kind == "assistant":
+        return _assistant(b)
     lay_out = {"plain": _plain, "gated": _gated, "latent": _latent, "nemotron": _nemotron, "side": _side, "streams": _streams, "pools": _pools}[kind]
     return lay_out(b, il)
 

@@ -172,6 +172,8 @@ def _weights(hp: Hparams, placement: Placement) -> list[Part]:
 
 def _caches(hp: Hparams, context: Context, memory: Memory, placement: Placement) -> list[Part]:
     parts: list[Part] = []
+    if hp.arch == "gemma4-assistant":  # its layers read the caches of the target
+        return parts
     named = [(memory.base, "kv_cache"), (memory.window, "kv_cache_swa")]
     named += [(cache, "recurrent_state" if cache.name.endswith("_state") else "kv_cache") for cache in memory.beside]
     for cache, name in named:

@@ -8,7 +8,7 @@ from brim.engines.llama_cpp.weights import HOST, Placement
 
 _LONGEST, _KEPT = 8, 3
 # every layer is laid out: a few blocks stand for all in cycles, or something of an early layer stays alive through the later ones
-_WHOLE = frozenset(("hrm_text", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "qwen4exp"))
+_WHOLE = frozenset(("gemma4-assistant", "hrm_text", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "qwen4exp"))
 _TYPED = ("ffn_up_exps.weight", "ffn_gate_exps.weight", "ffn_up_shexp.weight", "ffn_gate_shexp.weight")
 
 
@@ -95,9 +95,18 @@ def graph_of(hp: Hparams, placement: Placement) -> int:
     if not placement.graph:
         keys = _signatures(hp, placement)
         placement.walked = tuple(range(hp.depth)) if hp.arch in _WHOLE else _chosen(_numbered(keys), len(placement.gpus), _KEPT)
-        around = tuple((name, homes) for name, homes in placement.tensors.items() if block_of(name) is None)
+        around = tuple((name, homes) for name, homes in placement.tensors.items() if (block_of(name) or (hp.layers,))[0] >= hp.layers)
         gpus = tuple((device.id, device.compute_capability) for device in placement.gpus)
-        key = (id(hp), tuple(keys[il] for il in placement.walked), placement.output, placement.full, placement.key[2:], around, gpus)
+        key = (
+            id(hp),
+            tuple(keys[il] for il in placement.walked),
+            tuple(placement.layers[hp.layers :]),
+            placement.output,
+            placement.full,
+            placement.key[2:],
+            around,
+            gpus,
+        )
         known = _GRAPHS.get(key)
         if known is None or known[0] is not hp:
             if len(_GRAPHS) >= _MOST_GRAPHS:
