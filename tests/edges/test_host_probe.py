@@ -57,6 +57,22 @@ def test_cgroup_limits(tmp_path, own, groups, limit) -> None:
     assert host.cgroup_limit_bytes == limit if limit else isinstance(host.cgroup_limit_bytes, Missing)
 
 
+def test_a_limit_that_moves_while_we_look(tmp_path) -> None:
+    """A limit that is set or raised later counts from the next slow look; one that cannot be read for once stays what it was: room must not open by a failure."""
+    base = {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V2}
+    host = tree(tmp_path, {**base, **v2("/a/b", "max", 1 << 20)})
+    assert isinstance(host.read().cgroup_limit_bytes, Missing)
+    file = tmp_path / "sys/fs/cgroup/a/b/memory.max"
+    for text, limit in ((f"{2 << 30}\n", 2 << 30), ("garbage", 2 << 30), ("", 2 << 30), (f"{1 << 30}\n", 1 << 30)):
+        file.write_text(text)
+        found = host.read()
+        assert found.cgroup_limit_bytes == limit
+        assert found.available_bytes == limit - (1 << 20)
+    file.write_text("max\n")
+    assert host.read(slow=False).cgroup_limit_bytes == 1 << 30
+    assert isinstance(host.read().cgroup_limit_bytes, Missing)
+
+
 def test_available_is_the_lower_of_host_and_cgroup(tmp_path) -> None:
     """What is left under the limit counts the working set: usage less the file cache that the kernel can drop (shared memory counts as cache there, and cannot be dropped)."""
     host = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V1, **v1("/a/b", 1000, usage=700, cache=300)}).read()

@@ -142,7 +142,7 @@ def test_a_refused_launch_starts_nothing(tmp_path, smollm2) -> None:
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_are_passed_on_and_waited_for(tmp_path, number: int) -> None:
     """Ctrl-C and its kin reach the job, brim waits for it to tidy up, and ends with 75."""
     script = f"import signal, time, sys\ndef end(*_):\n    time.sleep(0.5); open({str(tmp_path / 'tidy')!r}, 'w').close(); sys.exit(5)\n"

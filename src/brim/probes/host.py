@@ -153,7 +153,9 @@ class HostProbe:
         tight: tuple[int, _Group, int | Missing, int | Missing] | None = None
         for group in self._groups:
             if slow or group.ceiling is None:
-                group.ceiling = group.limit_bytes()
+                now = group.limit_bytes()
+                if group.ceiling is None or not isinstance(now, Missing):  # a limit that was there and cannot be read for once is not lifted
+                    group.ceiling = now
             limit = group.ceiling
             if isinstance(limit, Missing) or limit >= ceiling:
                 continue
