@@ -67,6 +67,23 @@ def test_the_context_of_next_token_blocks() -> None:
     assert seen == {*mtp.BLOCKS, *hparams.DRAFTS}
 
 
+@pytest.mark.parametrize("kind", ["price", "draft"])
+def test_a_model_and_its_next_token_blocks_settle_flash_attention_each_for_itself(kind) -> None:
+    """`--flash-attn auto` of one context says nothing of the other's: the answers are those of a process that asks for one alone, whichever was asked for first."""
+    made = next(made for name, made, *_ in drafting() if name == "mtp-nemotron")
+    card = DeviceSpec(id="cuda:0", backend="cuda", total_bytes=80 << 30, free_bytes=20 << 30, compute_capability=610)
+    asked = LlamaWorkload(ctx=37561, ubatch=64, slots=2, ctk="q8_0", gpu_layers=99, kv_offload=False, outputs=16, load_mtp=True)
+
+    def answer(which):
+        return price(made, asked, (card,)).parts if which == "price" else next_token_context(made, asked, (card,), version=11434)
+
+    reserve.forget()
+    alone = answer(kind)
+    reserve.forget()
+    answer("draft" if kind == "price" else "price")
+    assert answer(kind) == alone
+
+
 def test_every_part_is_argued() -> None:
     """Every part has a rule with its own figure in it, and a source."""
     plan = price(checkpoint_of("shapes", "gemma-3-12b"), LlamaWorkload(ctx=8192), (CARD,))

@@ -129,6 +129,10 @@ def _settle(hp: Hparams, context: Context, memory: Memory, placement: Placement,
         context.kv_offload,
         context.op_offload,
         context.version,
+        context.mtp,  # the context of the next-token blocks asks for a graph of its own
+        context.embeddings,
+        context.pooling,
+        context.rollback,
         where,
     )
     known = _SETTLED.get(key)
@@ -157,7 +161,7 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
             placement.output,
             placement.full,
             placement.key,
-            tuple((device.id, device.compute_capability) for device in placement.gpus),
+            tuple((device.id, device.backend, device.compute_capability) for device in placement.gpus),
         )
     if placement.gpus and ((context.auto_flash and context.flash) or hp.indexer is not None):
         memory = _settle(hp, context, memory, placement, where)

@@ -96,7 +96,7 @@ def graph_of(hp: Hparams, placement: Placement) -> int:
         keys = _signatures(hp, placement)
         placement.walked = tuple(range(hp.depth)) if hp.arch in _WHOLE else _chosen(_numbered(keys), len(placement.gpus), _KEPT)
         around = tuple((name, homes) for name, homes in placement.tensors.items() if (block_of(name) or (hp.layers,))[0] >= hp.layers)
-        gpus = tuple((device.id, device.compute_capability) for device in placement.gpus)
+        gpus = tuple((device.id, device.backend, device.compute_capability) for device in placement.gpus)
         key = (
             id(hp),
             tuple(keys[il] for il in placement.walked),
