@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 from brim import launch
+from brim.actions import child as child_module
 from brim.actions import priority
 from brim.actions.child import Child
 from brim.facts.extras import Extras
@@ -358,3 +359,25 @@ def test_a_signal_beside_the_job_ends_no_papers(tmp_path, when) -> None:
     document = json.loads((tmp_path / "run" / "report.json").read_text())
     assert (document["exit_code"], document["ended_by"]) == ((7, "child") if when == "after" else (75, "signal"))
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_stream_that_was_made_non_blocking_loses_nothing() -> None:
+    """A job may set O_NONBLOCK on the terminal that it shares with us: we wait until it takes more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    data, got = bytes(range(256)) * 2048, bytearray()
+
+    def slowly() -> None:
+        while chunk := os.read(reader, 4096):
+            got.extend(chunk)
+
+    thread = threading.Thread(target=slowly)
+    try:
+        assert os.write(writer, b"x" * (1 << 20)) < 1 << 20  # it is full
+        threading.Timer(0.1, thread.start).start()
+        assert child_module._write(writer, data) is None
+    finally:
+        os.close(writer)
+        thread.join(5)
+        os.close(reader)
+    assert got.endswith(data)

@@ -269,9 +269,13 @@ def _say(text: str) -> None:
 def _write(fd: int, data: bytes) -> "OSError | None":
     """All of it, or what stood in the way."""
     view = memoryview(data)
-    try:
-        while view:
+    while view:
+        try:
             view = view[os.write(fd, view) :]
-    except OSError as fault:
-        return fault
+        except BlockingIOError:  # somebody who shares our terminal (the job, through its stdin) made it non-blocking
+            ready = select.poll()
+            ready.register(fd, select.POLLOUT)
+            ready.poll()
+        except OSError as fault:
+            return fault
     return None
