@@ -34,6 +34,16 @@ class Reserve:
         self.events: list[Event] = []
         self.labels: list[Label] = []
 
+    def without_recording(self) -> "Reserve":
+        """The same without events and labels: only a recording has a use for them, and they are large."""
+        if not self.events:
+            return self
+        made = Reserve()
+        for name in self.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.events, made.labels = [], []
+        return made
+
 
 def _cards(placement: Placement, version: int) -> "tuple[Card, ...]":
     return tuple(Card(device.id, device.compute_capability, version) for device in placement.gpus)
@@ -175,23 +185,23 @@ def remembered(hp: Hparams, context: Context, placement: Placement) -> "tuple[Me
     made = _from_program(hp, context, placement, where)
     if made is None:
         made = reserve(hp, context, memory, placement)
-        made.events, made.labels = [], []  # only a recording has a use for them, and they are large
     if len(_RECENT) >= _REMEMBERED:
         _RECENT.pop(next(iter(_RECENT)))
-    _RECENT[key] = (hp, made)
+    _RECENT[key] = (hp, made.without_recording())
     return memory, made
 
 
 class _Learned:
     """How often a graph was asked for at any length, its program once there is one, and a laid-out example."""
 
-    __slots__ = ("asked", "example", "hp", "program")
+    __slots__ = ("asked", "example", "hp", "program", "samples")
 
     def __init__(self, hp: Hparams) -> None:
         self.hp = hp
         self.asked = 0
         self.program: Program | None = None
         self.example: Reserve | None = None
+        self.samples: dict[int, Reserve] = {}  # by cells: what was laid out before there was a program
 
 
 _LEARNED: "dict[tuple[object, ...], _Learned]" = {}
@@ -217,6 +227,9 @@ def _from_program(hp: Hparams, context: Context, placement: Placement, where: "t
     if learned.asked == _WORTH_LEARNING:
         _record(hp, context, placement, learned)
     program, example = learned.program, learned.example
+    if program is None and learned.asked < _WORTH_LEARNING:
+        found = learned.samples[context.cells] = reserve(hp, context, caches.remember(hp, context), placement)
+        return found
     if program is None or example is None or not program.low <= context.cells <= program.high:
         return None
     made = Reserve()
@@ -232,10 +245,14 @@ def _record(hp: Hparams, context: Context, placement: Placement, learned: _Learn
     """Lay the graph out at a short, a middle and a long context, and learn its program where the three agree."""
     low = context.window_cells if context.window_cells < context.cells else 256  # a sliding cache is never longer than the full one
     high = max(context.cells, hp.context_trained // 256 * 256, 131072)
+    middle = next((cells for cells in learned.samples if 4 * low <= cells <= high // 4), (low + high) // 512 * 256)
     samples = []
-    for cells in (low, (low + high) // 512 * 256, high):
-        other = context.at(cells)
-        example = reserve(hp, other, caches.remember(hp, other), placement)
+    for cells in (low, middle, high):
+        example = learned.samples.get(cells)
+        if example is None:
+            other = context.at(cells)
+            example = reserve(hp, other, caches.remember(hp, other), placement)
         samples.append((cells, example.events, example.labels))
         learned.example = example
+    learned.samples.clear()
     learned.program = learn((*(card.alignment for card in _cards(placement, context.version)), 32), samples)
