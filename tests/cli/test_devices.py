@@ -225,13 +225,15 @@ def test_devices_are_searched(brim) -> None:
 
 def test_watch_looks_again(brim, script) -> None:
     """With --json one document a line, each with the reading that holds then."""
+    import signal
     import subprocess
     import sys
 
     path = script(SCRIPT, {**SCRIPT, "t": 0.2, "devices": [{"id": "cuda:0", "temperature_c": 90}]})
     environ = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..", "..", "src")}
     command = [sys.executable, "-m", "brim", "probe", "--watch", "--json", "--every", "100ms", "--readings", path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as child:
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a suite that runs in the background of a shell has it ignored
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, preexec_fn=heard) as child:  # noqa: PLW1509 - one system call
         seen = [json.loads(child.stdout.readline())["devices"][0]["temperature_c"] for _ in range(5)]
         child.send_signal(2)
         child.communicate(timeout=10)
