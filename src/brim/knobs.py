@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from brim.engines.base import Plan
 from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
+from brim.engines.llama_cpp.startup import LEAST_CTX, number
 from brim.facts.model import Checkpoint
 from brim.facts.workload import LlamaWorkload
 from brim.planner import Knob, Solver
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     PriceOne = Callable[[Checkpoint, LlamaWorkload], Plan]
 
 CTX_STEP = 256  # a context is rounded up to this many cells (src/llama-context.cpp, b11434)
-CTX_FLOOR = 4096  # below this llama.cpp's own --fit does not go (common/common.h fit_params_min_ctx, b11434)
 CACHE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16")  # from least to most wanted
 UBATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 # mixes that only experiments or special weights use; the solver does not offer them
@@ -48,11 +48,6 @@ def pricer(checkpoint: Checkpoint, price: "PriceOne") -> "Callable[[Trial], Plan
         return price(made[trial.mix], trial.workload)
 
     return ask
-
-
-def _number(checkpoint: Checkpoint, key: str) -> int:
-    value = checkpoint.metadata.get(f"{checkpoint.architecture}.{key}")
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _set(field: str) -> "Callable[[Trial, Any], Trial]":
@@ -86,7 +81,7 @@ class Steps(Sequence[int]):
 
 def context(checkpoint: Checkpoint, workload: LlamaWorkload, *, least: int = CTX_STEP) -> Knob:
     """Tokens, in steps of 256 up to the trained context (each slot's, where slots have caches of their own), or up to what was asked for."""
-    trained = _number(checkpoint, "context_length") or 131072
+    trained = number(checkpoint, "context_length") or 131072
     most = trained * (1 if workload.kv_unified or not workload.slots else max(1, workload.slots))
     most = max(most, workload.ctx or 0)
     values = Steps(range(min(least, most), most + 1, CTX_STEP), most)
@@ -96,7 +91,7 @@ def context(checkpoint: Checkpoint, workload: LlamaWorkload, *, least: int = CTX
         put=_set("ctx"),
         says=lambda value: f"-c {value}",
         now=values.reach(workload.ctx or trained, len(values) - 1),
-        floor=values.reach(CTX_FLOOR, 0),
+        floor=values.reach(LEAST_CTX, 0),
     )
 
 
@@ -138,7 +133,7 @@ def quantisation(checkpoint: Checkpoint) -> Knob:
     """The mixes by predicted size, smallest first."""
     from brim.engines.llama_cpp.quantisation import MIXES, quantise
 
-    experts = _number(checkpoint, "expert_count") > 1
+    experts = number(checkpoint, "expert_count") > 1
     offered = [mix for mix in MIXES if mix not in _NOT_OFFERED and (experts or mix != "MXFP4_MOE")]
     sizes = {mix: quantise(checkpoint, mix).file_bytes for mix in offered}
     ordered = tuple(sorted(offered, key=lambda mix: sizes[mix]))
@@ -148,7 +143,7 @@ def quantisation(checkpoint: Checkpoint) -> Knob:
 
 def layers(checkpoint: Checkpoint, workload: LlamaWorkload) -> Knob:
     """Layers on the cards; the output layer counts as one."""
-    most = _number(checkpoint, "block_count") + 1
+    most = number(checkpoint, "block_count") + 1
     held = workload.gpu_layers
     now = most if held is None or held < 0 else min(held, most)
     return Knob(name="layers", values=range(most + 1), put=_set("gpu_layers"), says=lambda value: f"-ngl {value}", now=now)
@@ -156,7 +151,7 @@ def layers(checkpoint: Checkpoint, workload: LlamaWorkload) -> Knob:
 
 def experts(checkpoint: Checkpoint, workload: LlamaWorkload) -> Knob:
     """Layers whose experts stay on the host, the fewer the better."""
-    most = _number(checkpoint, "block_count")
+    most = number(checkpoint, "block_count")
     return Knob(
         name="experts", values=range(most, -1, -1), put=_set("cpu_experts"), says=lambda value: f"-ncmoe {value}" if value else "",
         now=most - min(most, workload.cpu_experts or 0),
@@ -165,7 +160,7 @@ def experts(checkpoint: Checkpoint, workload: LlamaWorkload) -> Knob:
 
 def split(checkpoint: Checkpoint, trial: Trial, solver: Solver, devices: tuple[str, ...]) -> Knob:
     """Shares of the layers by card, ordered by what the fullest card has left; each candidate was priced at `trial`."""
-    count = _number(checkpoint, "block_count") + 1
+    count = number(checkpoint, "block_count") + 1
     put = _set("tensor_split")
 
     def least_margin(shares: tuple[float, ...]) -> int:
@@ -223,10 +218,10 @@ def last_resorts(checkpoint: Checkpoint, trial: Trial, devices: tuple[str, ...],
     """What may be turned down where a workload does not fit, in order of what it costs its user; what the user fixed is left alone. Each is made when it is asked for."""
     workload = trial.workload
     found: list[tuple[str, Callable[[], Knob]]] = [
-        ("ctx", lambda: context(checkpoint, workload, least=CTX_FLOOR)), ("kv-type", lambda: cache_type(workload)), ("ubatch", lambda: micro_batch(workload)),
+        ("ctx", lambda: context(checkpoint, workload, least=LEAST_CTX)), ("kv-type", lambda: cache_type(workload)), ("ubatch", lambda: micro_batch(workload)),
         ("slots", lambda: slots(workload)),
     ]  # fmt: skip
-    if devices and _number(checkpoint, "expert_count") > 1:
+    if devices and number(checkpoint, "expert_count") > 1:
         found.append(("experts", lambda: experts(checkpoint, workload)))
     if devices:
         found.append(("layers", lambda: layers(checkpoint, workload)))

@@ -162,21 +162,9 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     """Make what the run needs, start the job held, write down who it is, let it go, govern it, and put everything away again."""
     clock = book.clock
     page = _make_page(limits, extras, clock)
-    environ = {key: value for key, value in book.environ.items() if not key.startswith(("BRIM_CONTROL", "BRIM_RUN", "BRIM_RESUME"))}
-    environ |= {**shown, "BRIM_RUN": book.run_dir} | ({"BRIM_CONTROL": page.path} if page else {})
-    if extras.resume_from:
-        environ |= {"BRIM_RESUME_FROM": extras.resume_from, "BRIM_RESUME_STEP": str(extras.resume_step)}
     group = Group(f"brim-{os.getpid()}-{clock.now_ns() // 1000:x}")
     process = ProcessProbe(mark=f"BRIM_RUN={book.run_dir}")
-    book.journal.append("launch", {"command": book.command})
-    child = Child(book.command, process, env=environ, cwd=book.cwd, log_path=os.path.join(book.run_dir, "engine.log"), past_terminal=book.wants_log)
-    seat.sit(child.identity)
-    refused = group.add(child.pid)
-    process.group_dir, process.procs_dir = group.memory_dir, group.kill_dir
-    child.offer_to_the_kernel()
-    leader = {"pid": child.pid, "birth": plain(child.identity.birth)}
-    groups = {"groups": list(group.made), "refused": [*group.refused, *([refused] if refused else [])]}
-    book.journal.append("launched", {**leader, **groups, "control": page.path if page else "", "log": ["stdout" if fd == 1 else "stderr" for fd in child.kept]})
+    child = _hold(book, process, group, seat, _job_environ(book, extras, shown, page), page)
     keeper = None
     if limits.die_with_me and isinstance(child.identity.birth, int):
         keeper = Keeper(child.pid, child.identity.birth, grace_ns=limits.grace_ns, kill_dir=group.kill_dir, made=group.made)
@@ -220,6 +208,29 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         _put_away(page)
     put_down()
     return _finish(book, ending, kills, left, elsewhere)
+
+
+def _job_environ(book: Book, extras: Extras, shown: "Mapping[str, str]", page: "Page | None") -> dict[str, str]:
+    """The caller's environment with what the job is told: its cards, its run, its page, and where to go on from."""
+    environ = {key: value for key, value in book.environ.items() if not key.startswith(("BRIM_CONTROL", "BRIM_RUN", "BRIM_RESUME"))}
+    environ |= {**shown, "BRIM_RUN": book.run_dir} | ({"BRIM_CONTROL": page.path} if page else {})
+    if extras.resume_from:
+        environ |= {"BRIM_RESUME_FROM": extras.resume_from, "BRIM_RESUME_STEP": str(extras.resume_step)}
+    return environ
+
+
+def _hold(book: Book, process: ProcessProbe, group: Group, seat: Seat, environ: "dict[str, str]", page: "Page | None") -> Child:
+    """Start the job held: in its group and in the ledger, and its pid and birth on the disk, before it runs."""
+    book.journal.append("launch", {"command": book.command})
+    child = Child(book.command, process, env=environ, cwd=book.cwd, log_path=os.path.join(book.run_dir, "engine.log"), past_terminal=book.wants_log)
+    seat.sit(child.identity)
+    refused = group.add(child.pid)
+    process.group_dir, process.procs_dir = group.memory_dir, group.kill_dir
+    child.offer_to_the_kernel()
+    leader = {"pid": child.pid, "birth": plain(child.identity.birth)}
+    groups = {"groups": list(group.made), "refused": [*group.refused, *([refused] if refused else [])]}
+    book.journal.append("launched", {**leader, **groups, "control": page.path if page else "", "log": ["stdout" if fd == 1 else "stderr" for fd in child.kept]})
+    return child
 
 
 def _watchers(book: Book, limits: "Limits", extras: Extras, hands: Hands) -> "tuple[Callable[[Decision, Any, int], None], Callable[[], None]]":

@@ -262,9 +262,14 @@ def of_host(host: Host, *, reserve: "float | None" = None, override: "int | None
 
 def of_host_again(before: Budget, host: Host, reserve: "float | None", override: "int | None") -> Budget:
     """`of_host`, and the very budget of the look before where it would be the same: a poll once a second need not write the same sentence again."""
-    ceiling, left = host_ceiling(host), host_available(host)
-    same = override is None and before.total_bytes == ceiling and isinstance(before.ever_bytes, int)
-    if same and isinstance(left, int) and before.now_bytes == min(left, int(str(before.ever_bytes))):
+    left, ever = host_available(host), before.ever_bytes
+    if (
+        override is None
+        and isinstance(left, int)
+        and isinstance(ever, int)
+        and before.total_bytes == host_ceiling(host)
+        and before.now_bytes == min(left, ever)
+    ):
         return before
     return of_host(host, reserve=reserve, override=override)
 

@@ -114,38 +114,14 @@ class _Header:
     def step_over_strings(self, count: int, what: str) -> None:
         """Move past `count` length-prefixed strings.
 
-        The hot spot of a cold start (half a million strings in a modern vocabulary), so the loops are one struct call a string and nothing else: they run off the end of
-        the window into `struct.error`, and the iterator then knows how many strings were begun. A length that leads past the file ends them the same way. Most strings
-        go by eights; the last of a window one by one, from where the last whole eight ended.
+        The hot spot of a cold start (half a million strings in a modern vocabulary), so the loop is one struct call a string and nothing else: it runs off the end of
+        the window into `struct.error`, and the iterator then knows how many strings were begun. A length that leads past the file ends the loop the same way.
         """
         unpack = Struct(self.order + "Q").unpack_from
         left = count
         while left:
-            data, at, whole = self.data, self.at, self.at
-            eights = repeat(None, left // 8)
-            try:
-                for _ in eights:
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    at += length + 8
-                    (length,) = unpack(data, at)
-                    whole = at = at + length + 8
-                left %= 8
-            except (error, OverflowError):
-                left = left % 8 + 8 * (eights.__length_hint__() + 1)
-                at = whole
             rest = repeat(None, left)
+            data, at = self.data, self.at
             try:
                 for _ in rest:
                     (length,) = unpack(data, at)

@@ -11,9 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MIB = 1 << 20
-TARGET_MIB = 1024  # common/common.h fit_params_target
-LEAST_CTX = 4096  # common/common.h fit_params_min_ctx
 _MOST = (1 << 32) - 1
 _EXPERTS = r"ffn_(up|down|gate_up|gate)_(ch|)exps"
 # what of the first partial layer of a device goes elsewhere; all further ones give their experts (`common_layer_fraction_t`)
@@ -53,7 +50,7 @@ class Asked(Record):
     experts: bool
     streams: int = 1
     ctx: int = 0
-    least: int | None = LEAST_CTX
+    least: int | None = None
     layers: int | None = None
     split_fixed: bool = False
     overrides_fixed: bool = False

@@ -6,7 +6,7 @@ Source: src/models/kimi-linear.cpp, kimi-k3.cpp, bailingmoe3.cpp and delta-net-b
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.ends import embed
-from brim.engines.llama_cpp.feedforward import dense, experts, shared
+from brim.engines.llama_cpp.feedforward import experts
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.hybrids import l2
 from brim.engines.llama_cpp.latent import behind, latent_attention
@@ -123,17 +123,7 @@ def kimi_linear(b: Builder) -> T:
         residual = cur
         cur = b.normed(cur, il, "attn_norm")
         cur = delta_attention(b, il, cur) if hp.recurrent[il] else _latent_attention(b, il, cur)
-        if il == b.last:
-            cur, residual = b.pick(cur, ids), b.pick(residual, ids)
-        joined = g.add(cur, residual)
-        cur = b.normed(joined, il, "ffn_norm")
-        if il < lead:
-            cur = dense(b, cur, il)
-        else:
-            routed = experts(b, cur, il, gating=int(hp.get("expert_gating_func", 1)))
-            extra = shared(b, cur, il)
-            cur = routed if extra is None else g.add(routed, extra)
-        cur = g.add(cur, joined)
+        cur = behind(b, il, cur, residual, ids, lead, int(hp.get("expert_gating_func", 1)), normalise=True)
     return b.finish(cur)
 
 

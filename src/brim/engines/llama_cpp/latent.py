@@ -102,7 +102,7 @@ def deepseek2(b: Builder) -> T:
     return b.finish(cur)
 
 
-def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int, scored_by: int) -> T:
+def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int, scored_by: int, *, normalise: "bool | None" = None) -> T:
     """What follows attention in a layer: the residual, a dense block in the leading layers, experts with a shared expert in the others. Without `ids` all rows stay."""
     if il == b.last and ids is not None:
         cur, residual = b.pick(cur, ids), b.pick(residual, ids)
@@ -112,7 +112,8 @@ def behind(b: Builder, il: int, cur: T, residual: T, ids: "T | None", lead: int,
         cur = dense(b, cur, il)
     else:
         normed = cur
-        cur = experts(b, normed, il, gating=scored_by, normalise=bool(b.hp.get("expert_weights_norm", False)))
+        asked = bool(b.hp.get("expert_weights_norm", False)) if normalise is None else normalise
+        cur = experts(b, normed, il, gating=scored_by, normalise=asked)
         extra = shared(b, normed, il)
         cur = cur if extra is None else g.add(cur, extra)
     return g.add(cur, joined)

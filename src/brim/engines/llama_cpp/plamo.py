@@ -7,7 +7,7 @@ from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense
-from brim.engines.llama_cpp.recurrent import rows, ssm_conv
+from brim.engines.llama_cpp.recurrent import conv_input, rows, scan2, ssm_conv
 from brim.engines.llama_cpp.tensor import T
 
 
@@ -16,18 +16,13 @@ def _mamba(b: Builder, cur: T, il: int) -> T:
     hp, st, ns = b.hp, b.sequence_tokens, b.sequences
     steps, inner, state, heads = (int(hp.get(key, 0)) for key in ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank"))
     head, rank = inner // heads, max(64, hp.width // 16)
-    store = b.store("r", il)
-    conv = g.reshape(rows(b, store, hp.rows_r), steps - 1, inner, ns)
+    conv = g.reshape(rows(b, b.store("r", il), hp.rows_r), steps - 1, inner, ns)
     zx = b.mm(b.need(il, "ssm_in.weight"), g.reshape(cur, cur.ne[0], st, ns), b.layer(il, "ssm_in.scale"))
     zx = g.cont(g.permute(zx, 0, 2, 1, 3), 2 * head, heads, st, ns)
     nb = g.strides(zx)
     x = g.cont(g.view(zx, (head, heads, st, ns), nb[1:4], 4 * head), inner, st, ns)
     z = g.view(zx, (head, heads, st, ns), nb[1:4])
-    joined = g.concat(conv, g.transpose(x), 0)
-    nb = g.strides(joined)
-    last = g.view(joined, (steps - 1, inner, ns), nb[1:3], st * nb[0])
-    b.expand(g.cpy(last, g.view(store, ((steps - 1) * inner * ns,))))
-    x = g.unary(ssm_conv(joined, b.need(il, "ssm_conv1d.weight")), "silu")
+    x = g.unary(ssm_conv(conv_input(b, il, conv, x), b.need(il, "ssm_conv1d.weight")), "silu")
     bcdt = b.mm(b.need(il, "ssm_x.weight"), x, b.layer(il, "ssm_x.scale"))
     nb = g.strides(bcdt)
     parts = [g.view(bcdt, (width, st, ns), nb[1:3], offset) for width, offset in ((state, 0), (state, 4 * state), (rank, 8 * state))]
@@ -36,17 +31,9 @@ def _mamba(b: Builder, cur: T, il: int) -> T:
     a = g.reshape(b.need(il, "ssm_a"), 1, heads)
     x = g.view(x, (head, heads, st, ns), (4 * head, 4 * inner, 4 * inner * st))
     bb, cc = (g.view(part, (state, 1, st, ns), (4 * state, *g.strides(part)[1:3])) for part in (bb, cc))
-    held = b.store("s", il)
-
-    def scan(states: T, ids: T) -> T:
-        ssm = g.reshape(states, state, head, heads, held.ne[1])
-        made = T("SSM_SCAN", "F32", (g.elements(x) + state * inner * ids.ne[0], 1, 1, 1), (ssm, x, dt, a, bb, cc, ids))
-        made.detail = "mamba2"
-        return made
-
-    scanned = rows(b, held, hp.rows_s, scan)
+    scanned = scan2(b, il, x, dt, bb, cc, a)
     size = inner * state * ns
-    b.expand(g.cpy(g.view(scanned, (size,), offset=4 * inner * st * ns), g.view(held, (size,))))
+    b.expand(g.cpy(g.view(scanned, (size,), offset=4 * inner * st * ns), g.view(b.store("s", il), (size,))))
     y = g.view(scanned, (head, heads, st, ns), (4 * head, 4 * inner, 4 * inner * st))
     y = g.add(y, g.mul(x, g.reshape(b.need(il, "ssm_d"), 1, heads)))
     y = g.glu(g.cont(z), y)

@@ -32,7 +32,7 @@ def rows(b: Builder, store: T, size: int, reader: "Callable[[T, T], T] | None" =
     return out
 
 
-def _conv_input(b: Builder, il: int, conv: T, x: T) -> T:
+def conv_input(b: Builder, il: int, conv: T, x: T) -> T:
     """The last convolution columns of the state before this batch's, and the new ones written back."""
     store = b.store("r", il)
     joined = g.concat(conv, g.transpose(x), 0)
@@ -64,7 +64,7 @@ def mamba(b: Builder, cur: T, il: int) -> T:
     nb = g.strides(xz)
     x = g.view(xz, (inner, st, ns), nb[1:3])
     z = g.view(xz, (inner, st, ns), nb[1:3], inner * 4)
-    x = ssm_conv(_conv_input(b, il, conv, x), b.need(il, "ssm_conv1d.weight"))
+    x = ssm_conv(conv_input(b, il, conv, x), b.need(il, "ssm_conv1d.weight"))
     x = g.unary(g.add(x, b.need(il, "ssm_conv1d.bias")), "silu")
     x_db = b.mm(b.need(il, "ssm_x.weight"), x)
     nb = g.strides(x_db)
@@ -95,6 +95,19 @@ def mamba(b: Builder, cur: T, il: int) -> T:
     return g.reshape(cur, cur.ne[0], st * ns)
 
 
+def scan2(b: Builder, il: int, x: T, dt: T, bb: T, cc: T, a: T, again: int = 1) -> T:
+    """Mamba 2's scan over a layer's state: the outputs, and behind them the new states, `again` of them a sequence."""
+    store, state, (head, heads) = b.store("s", il), bb.ne[0], x.ne[:2]
+
+    def scan(states: T, ids: T) -> T:
+        ssm = g.reshape(states, state, head, heads, store.ne[1])
+        made = T("SSM_SCAN", "F32", (g.elements(x) + again * state * head * heads * ids.ne[0], 1, 1, 1), (ssm, x, dt, a, bb, cc, ids))
+        made.detail = "mamba2"
+        return made
+
+    return rows(b, store, b.hp.rows_s, scan)
+
+
 def mamba2(b: Builder, cur: T, il: int) -> T:
     """A mamba 2 block."""
     hp, st, ns = b.hp, b.sequence_tokens, b.sequences
@@ -109,7 +122,7 @@ def mamba2(b: Builder, cur: T, il: int) -> T:
     z = g.view(joint, (head, heads, st, ns), (head * 4, nb[1], nb[2]))
     xbc = g.view(joint, (wide, st, ns), nb[1:3], inner * 4)
     dt = g.view(joint, (heads, st, ns), nb[1:3], (2 * inner + 2 * groups * state) * 4)
-    xbc = ssm_conv(_conv_input(b, il, conv, xbc), b.need(il, "ssm_conv1d.weight"))
+    xbc = ssm_conv(conv_input(b, il, conv, xbc), b.need(il, "ssm_conv1d.weight"))
     bias = b.layer(il, "ssm_conv1d.bias")
     xbc = g.unary(xbc if bias is None else g.add(xbc, bias), "silu")
     nb = g.strides(xbc)
@@ -117,16 +130,8 @@ def mamba2(b: Builder, cur: T, il: int) -> T:
     bb = g.view(xbc, (state, groups, st, ns), (state * 4, nb[1], nb[2]), inner * 4)
     cc = g.view(xbc, (state, groups, st, ns), (state * 4, nb[1], nb[2]), (inner + groups * state) * 4)
     dt = g.add(g.cont(dt), b.need(il, "ssm_dt.bias"))
-    a = b.need(il, "ssm_a")
     store = b.store("s", il)
-
-    def scan(states: T, ids: T) -> T:
-        ssm = g.reshape(states, state, head, heads, store.ne[1])
-        made = T("SSM_SCAN", "F32", (g.elements(x) + again * state * inner * ids.ne[0], 1, 1, 1), (ssm, x, dt, a, bb, cc, ids))
-        made.detail = "mamba2"
-        return made
-
-    y_ssm = rows(b, store, hp.rows_s, scan)
+    y_ssm = scan2(b, il, x, dt, bb, cc, b.need(il, "ssm_a"), again)
     size, written = state * inner, min(st, again)
     b.expand(
         g.cpy(

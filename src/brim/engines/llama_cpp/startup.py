@@ -9,14 +9,15 @@ from brim.engines.llama_cpp.weights import accelerators
 from brim.facts.device import DeviceSpec
 from brim.facts.model import Checkpoint
 from brim.facts.workload import LlamaWorkload
+from brim.units import MIB
 from brim.values import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MIB = 1 << 20
 TARGET_MIB = 1024  # common/common.h fit_params_target
+LEAST_CTX = 4096  # common/common.h fit_params_min_ctx
 _COUNTED = frozenset(("weights", "kv_cache", "kv_cache_swa", "recurrent_state", "compute_buffer", "draft"))
 
 
@@ -28,6 +29,12 @@ class Start(Record):
     flags: tuple[str, ...]
     met: bool
     why: str = ""
+
+
+def number(checkpoint: Checkpoint, key: str) -> int:
+    """A count of the header under its architecture's name; 0 where it is not there or is none."""
+    value = checkpoint.metadata.get(f"{checkpoint.architecture}.{key}")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _held(plan: Plan, device: str, *, model: bool = False) -> int:
@@ -62,11 +69,7 @@ def _ask(
     checkpoint: Checkpoint, workload: LlamaWorkload, cards: "tuple[DeviceSpec, ...]", free: tuple[int, ...], margins: tuple[int, ...], host: int, price: "Callable[[LlamaWorkload], Plan]",
     *, ctx_given: bool,
 ) -> "Start | None":  # fmt: skip
-    from brim.engines.llama_cpp.autofit import LEAST_CTX, Asked, Measured, Trial, adapt
-
-    def number(key: str) -> int:
-        value = checkpoint.metadata.get(f"{checkpoint.architecture}.{key}")
-        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    from brim.engines.llama_cpp.autofit import Asked, Measured, Trial, adapt
 
     def as_workload(trial: Trial) -> LlamaWorkload:
         made = workload.replace(ctx=trial.ctx)
@@ -86,7 +89,7 @@ def _ask(
     layers = None if workload.gpu_layers in (None, -1) else max(workload.gpu_layers or 0, 0)
     asked = Asked(
         free=free, margins=margins, buffers=tuple(card.id.upper().replace(":", "") for card in cards), host=host,
-        blocks=number("block_count") - (0 if workload.load_mtp else number("nextn_predict_layers")), trained=number("context_length"), experts=number("expert_count") > 0,
+        blocks=number(checkpoint, "block_count") - (0 if workload.load_mtp else number(checkpoint, "nextn_predict_layers")), trained=number(checkpoint, "context_length"), experts=number(checkpoint, "expert_count") > 0,
         streams=1 if workload.kv_unified else max(1, workload.slots or 1), ctx=workload.ctx or 0, least=None if ctx_given else workload.fit_ctx or LEAST_CTX,
         layers=layers, split_fixed=any(workload.tensor_split), overrides_fixed=bool(workload.override_tensors or workload.cpu_experts), split_mode=workload.split_mode or "layer",
     )  # fmt: skip
