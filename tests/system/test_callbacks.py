@@ -47,6 +47,7 @@ def test_a_loop_that_is_stopped_goes_on_to_the_same_end(tmp_path) -> None:
         ["run", "--poll", "100ms", "--run-dir", str(tmp_path / "r0"), "--", sys.executable, str(ROOT / "examples/plain_python.py"), str(tmp_path / "b"), "300"],
         "",
     )
+    stopped = 0
     for number in range(1, 4):
         run = subprocess.Popen([sys.executable, "-m", "brim", *words], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if number < 3:
@@ -56,8 +57,9 @@ def test_a_loop_that_is_stopped_goes_on_to_the_same_end(tmp_path) -> None:
         if run.returncode == 0:
             break
         assert run.returncode == 75
+        stopped += 1
         words = ["resume", str(tmp_path / f"r{number - 1}"), "--run-dir", str(tmp_path / f"r{number}")]
-    assert total == whole
+    assert (total, stopped) == (whole, 2)
 
 
 @pytest.mark.parametrize("every", [1, 5])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from brim.seams import Clock
 
 APPLICATION_ID = 0x6272696D  # "brim"
-COMPANY_NS = 4_000_000_000
+COMPANY, COMPANY_NS = 5, 4_000_000_000
 _COLUMNS = "seq, at_ns, wall_ns, kind, body, hash"
 
 
@@ -82,14 +82,14 @@ class Journal:
 
         Lines are stamped when they are appended, not when the disk took them. A durable line that is not `synced` is told to be there as soon as it is committed (our own
         death cannot take it away any more, only a power cut within the next moment); the disk is flushed right after. A line that `may_wait` is written together with those
-        after it, `COMPANY_NS` later at the latest as long as lines come: a commit costs as much as the look that it records. `ValueError` for a body that its kind does
-        not allow.
+        after it, by fives, and `COMPANY_NS` later at the latest as long as lines come: a commit costs as much as the look that it records. `ValueError` for a body that its
+        kind does not allow.
         """
         check(kind, body)
         line = _Pending(self._clock.now_ns(), self._clock.wall_ns(), kind, canonical(body), durable=durable, synced=synced)
         with self._gate:
             self._held.append(line)
-            if durable or not may_wait or line.at_ns - self._held[0].at_ns >= COMPANY_NS:
+            if durable or not may_wait or len(self._held) >= COMPANY or line.at_ns - self._held[0].at_ns >= COMPANY_NS:
                 self._hand_over()
         if line.done is None:
             return True
