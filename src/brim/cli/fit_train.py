@@ -3,7 +3,7 @@
 import sys
 
 from brim import api
-from brim.cli.words import Parser, count, emit, fraction, split_command
+from brim.cli.words import Asked, Parser, count, emit, fraction, split_command
 from brim.errors import CannotTell, Refused, Usage
 from brim.facts.training import OPTIMIZERS as OPTIMIZER_NAMES
 from brim.facts.training import TrainWorkload
@@ -12,7 +12,6 @@ from brim.reports import documents, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from typing import Any
 
 EXIT_CODES = {FITS: 0, DOES_NOT_FIT: Refused.exit_code}
@@ -77,7 +76,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def workload(asked: "Namespace", base: TrainWorkload) -> TrainWorkload:
+def workload(asked: Asked, base: TrainWorkload) -> TrainWorkload:
     """`base` with what was given on the command line."""
     changes: dict[str, Any] = {name: getattr(asked, name) for name in _FIELDS if getattr(asked, name) is not None}
     for name, words in _ALIASES.items():

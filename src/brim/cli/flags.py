@@ -1,9 +1,8 @@
 """The flags of a llama.cpp workload and of the devices, in the engine's own long words; words in, values out."""
 
-import argparse
 import os
 
-from brim.cli.words import Parser, count, fraction
+from brim.cli.words import Asked, Parser, WrongWord, count, fraction
 from brim.engines.llama_cpp import NEWEST_BUILD
 from brim.engines.llama_cpp.defaults import MAX_SEQUENCES
 from brim.errors import CannotTell, Unreadable, Usage
@@ -11,7 +10,6 @@ from brim.facts.workload import LlamaWorkload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from typing import Any
 
 
@@ -26,20 +24,20 @@ def _build_number(text: str) -> int:
 
         found = build_on(*(int(part) for part in parts))
         if found is None:
-            raise argparse.ArgumentTypeError(f"{text!r}: no build of llama.cpp is known of then")
+            raise WrongWord(f"{text!r}: no build of llama.cpp is known of then")
         return found
     digits = text.removeprefix("b")
     if not (digits.isascii() and digits.isdigit()) or int(digits) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no build of llama.cpp: write b{NEWEST_BUILD}")
+        raise WrongWord(f"{text!r} is no build of llama.cpp: write b{NEWEST_BUILD}")
     return int(digits)
 
 
 def _whole(text: str) -> int:
     """A whole number, zero included."""
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise WrongWord(f"{text!r} is no whole number")
     if len(text) > 10 or int(text) > _INT:
-        raise argparse.ArgumentTypeError(f"{text} is more than llama.cpp holds ({_INT})")
+        raise WrongWord(f"{text} is more than llama.cpp holds ({_INT})")
     return int(text)
 
 
@@ -47,7 +45,7 @@ def _count(text: str) -> int:
     """A whole number above zero that llama.cpp can hold."""
     number = count(text)
     if number > _INT:
-        raise argparse.ArgumentTypeError(f"{text} is more than llama.cpp holds ({_INT})")
+        raise WrongWord(f"{text} is more than llama.cpp holds ({_INT})")
     return number
 
 
@@ -55,7 +53,7 @@ def _slots(text: str) -> int:
     """Parallel sequences."""
     number = count(text)
     if number > MAX_SEQUENCES:
-        raise argparse.ArgumentTypeError(f"{text} is more than the {MAX_SEQUENCES} sequences that llama.cpp holds")
+        raise WrongWord(f"{text} is more than the {MAX_SEQUENCES} sequences that llama.cpp holds")
     return number
 
 
@@ -73,7 +71,7 @@ def _shares(text: str) -> tuple[float, ...]:
     except ValueError:
         found = ()
     if not found or any(not 0 <= share < float("inf") for share in found) or not any(found):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of shares: write 3,1")
+        raise WrongWord(f"{text!r} is no list of shares: write 3,1")
     return found
 
 
@@ -81,7 +79,7 @@ def _override(text: str) -> tuple[tuple[str, str], ...]:
     """`PATTERN=BUFFER`, several by commas, as llama.cpp's -ot."""
     pairs = [item.partition("=") for item in text.split(",") if item]
     if not pairs or any(not equals for _, equals, _ in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} is no PATTERN=BUFFER")
+        raise WrongWord(f"{text!r} is no PATTERN=BUFFER")
     from brim.engines.llama_cpp.settings import check_override
 
     for pattern, _, buffer in pairs:
@@ -170,7 +168,7 @@ def build(**fields: object) -> LlamaWorkload:
     return LlamaWorkload(**fields)  # type: ignore[arg-type]
 
 
-def workload(asked: "Namespace") -> LlamaWorkload:
+def workload(asked: Asked) -> LlamaWorkload:
     """The workload that these flags describe."""
     names = [row[1] for row in (*_NUMBERS, *_WORDS, *_SWITCHES)] + ["flash_attn", "gpu_layers", "split_mode", *_TUPLES]
     given = {name: value for name in names if (value := getattr(asked, name)) is not None}

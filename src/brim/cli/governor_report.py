@@ -1,10 +1,9 @@
 """brim governor-report: whether a profile's runtime may start on the card, as one JSON and one Markdown file."""
 
-import argparse
 import os
 
 from brim import card_report
-from brim.cli.words import Parser, emit
+from brim.cli.words import Parser, WrongWord, emit
 from brim.units import GIB, parse_size
 
 
@@ -16,9 +15,9 @@ def _gigabytes(text: str) -> float:
         try:
             value = parse_size(text) / GIB
         except ValueError as fault:
-            raise argparse.ArgumentTypeError(f"{fault}; a bare number is GB") from None
+            raise WrongWord(f"{fault}; a bare number is GB") from None
     if not 0 <= value < 1 << 20:
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of free VRAM in GB (MiB / 1024)")
+        raise WrongWord(f"{text!r} is no amount of free VRAM in GB (MiB / 1024)")
     return value
 
 
@@ -26,9 +25,9 @@ def _celsius(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no temperature in °C") from None
+        raise WrongWord(f"{text!r} is no temperature in °C") from None
     if not -273.15 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no temperature in °C")
+        raise WrongWord(f"{text!r} is no temperature in °C")
     return value
 
 

@@ -1,18 +1,16 @@
 """The flags that hold a job to its limits, shared by the commands that govern: flags over environment (`BRIM_*`) over defaults, each with its origin."""
 
-import argparse
 import os
 import signal
 
 from brim import card_report
-from brim.cli.words import Parser, size, time
+from brim.cli.words import Asked, Parser, WrongWord, size, time
 from brim.errors import Usage
 from brim.facts.settings import ON_UNKNOWN, Limits, limits
 from brim.units import parse_size, parse_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Mapping
 
     from brim.facts.profile import Profile
@@ -23,7 +21,7 @@ def size_or_zero(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
+        raise WrongWord(str(fault)) from None
 
 
 def time_or_zero(text: str) -> int:
@@ -31,7 +29,7 @@ def time_or_zero(text: str) -> int:
     try:
         return parse_time(text)
     except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
+        raise WrongWord(str(fault)) from None
 
 
 def budget(text: str) -> "tuple[str, int]":
@@ -65,9 +63,9 @@ def celsius(text: str) -> float:
     try:
         value = float(text.strip().removesuffix("°C").removesuffix("C").removesuffix("c"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no temperature: write 83") from None
+        raise WrongWord(f"{text!r} is no temperature: write 83") from None
     if not 0 <= value <= 200:
-        raise argparse.ArgumentTypeError(f"{text!r} is no temperature that a device has (0 to 200 °C)")
+        raise WrongWord(f"{text!r} is no temperature that a device has (0 to 200 °C)")
     return value
 
 
@@ -76,9 +74,9 @@ def watts(text: str) -> float:
     try:
         value = float(text.strip().removesuffix("W").removesuffix("w"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no power: write 250") from None
+        raise WrongWord(f"{text!r} is no power: write 250") from None
     if not 0 < value < 1e5:
-        raise argparse.ArgumentTypeError(f"{text!r} is no power that a device has")
+        raise WrongWord(f"{text!r} is no power that a device has")
     return value
 
 
@@ -88,16 +86,16 @@ def signal_number(text: str) -> int:
     try:
         number = signal.Signals(int(word)) if word.isdigit() else signal.Signals["SIG" + word.removeprefix("SIG")]
     except (KeyError, ValueError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no signal: write USR1, SIGUSR1 or 10") from None
+        raise WrongWord(f"{text!r} is no signal: write USR1, SIGUSR1 or 10") from None
     if number in (signal.SIGKILL, signal.SIGSTOP):
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be caught by any job, so it can ask for nothing")
+        raise WrongWord(f"{text!r} cannot be caught by any job, so it can ask for nothing")
     return int(number)
 
 
 def on_unknown(text: str) -> str:
     """An argument type: what to do when telemetry is lost."""
     if text not in ON_UNKNOWN:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ON_UNKNOWN)}")
+        raise WrongWord(f"{text!r} is none of {', '.join(ON_UNKNOWN)}")
     return text
 
 
@@ -105,7 +103,7 @@ def yes_or_no(text: str) -> bool:
     """A variable's type where the flag is a switch."""
     word = text.lower()
     if word not in ("1", "yes", "true", "on", "0", "no", "false", "off"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither yes nor no: write 1 or 0")
+        raise WrongWord(f"{text!r} is neither yes nor no: write 1 or 0")
     return word in ("1", "yes", "true", "on")
 
 
@@ -116,7 +114,7 @@ def change(text: str) -> str:
     try:
         parsed(text)
     except Usage as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
+        raise WrongWord(str(fault)) from None
     return text
 
 
@@ -193,7 +191,7 @@ def from_profile(profile: "Profile") -> "dict[str, object]":
             name, kind = _WORDS[word]
             try:
                 found[name] = kind(str(value))
-            except argparse.ArgumentTypeError as fault:
+            except WrongWord as fault:
                 raise Usage(f"{profile.source}: [limits] {word}: {fault}") from None
     for word in ("require_telemetry", "die_with_me"):
         if word in profile.limits:
@@ -201,7 +199,7 @@ def from_profile(profile: "Profile") -> "dict[str, object]":
     if "memory_budget" in profile.limits:
         try:
             found["memory_budgets"] = (budget(str(profile.limits["memory_budget"])),)
-        except (argparse.ArgumentTypeError, Usage) as fault:
+        except (WrongWord, Usage) as fault:
             raise Usage(f"{profile.source}: [limits] memory_budget: {fault}") from None
     if "backend" in profile.hardware:
         found["devices"] = (profile.hardware["backend"],)
@@ -210,7 +208,7 @@ def from_profile(profile: "Profile") -> "dict[str, object]":
     return found
 
 
-def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, *, profile: "Profile | None" = None, **more: object) -> Limits:
+def read(asked: Asked, environ: "Mapping[str, str] | None" = None, *, profile: "Profile | None" = None, **more: object) -> Limits:
     """The limits that the flags, `BRIM_*` variables and the profile give, in that order. `Usage` names the variable or the profile's word that does not parse."""
     values, origins = given(asked, os.environ if environ is None else environ)
     if profile is not None:
@@ -221,7 +219,7 @@ def read(asked: "Namespace", environ: "Mapping[str, str] | None" = None, *, prof
     return limits(origins=origins, **{**values, **more})  # type: ignore[arg-type]
 
 
-def given(asked: "Namespace", environ: "Mapping[str, str]") -> "tuple[dict[str, object], dict[str, str]]":
+def given(asked: Asked, environ: "Mapping[str, str]") -> "tuple[dict[str, object], dict[str, str]]":
     """What was given by flag or variable, and where each came from."""
     given: dict[str, object] = {}
     origins: dict[str, str] = {}
@@ -246,5 +244,5 @@ def _from_environment(flag: str, name: str, kind: "Callable[[str], object]", env
         return None, origins.get(name, "")
     try:
         return kind(text), f"environment {variable}"
-    except (argparse.ArgumentTypeError, Usage) as fault:
+    except (WrongWord, Usage) as fault:
         raise Usage(f"{variable}: {fault}", hint="Unset it, or write it like the flag.") from None

@@ -4,14 +4,10 @@ import os
 import sys
 
 from brim import api
-from brim.cli.words import Parser, count, emit, fraction
+from brim.cli.words import Asked, Parser, count, emit, fraction
 from brim.errors import CannotTell, Refused, Unreadable, Usage
 from brim.outlook import ALLOWED, BLOCKED, Compressed, governor_fields
 from brim.reports import preflight as report
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from argparse import Namespace
 
 
 def parameters(text: str) -> int:
@@ -25,7 +21,7 @@ def parameters(text: str) -> int:
         raise Usage(f"--params {text}: write 12e9, 12B or a whole number") from None
 
 
-def _compressed(asked: "Namespace") -> Compressed | None:
+def _compressed(asked: Asked) -> Compressed | None:
     kept, _, of = (asked.kept or "1/1").partition("/")
     if not (kept.isdigit() and of.isdigit()) or not 0 < int(kept) <= int(of):
         raise Usage(f"--kept {asked.kept}: write a share such as 4/8")

@@ -3,14 +3,12 @@
 import sys
 
 from brim import api
-from brim.cli.words import Parser, as_json, fraction, time
+from brim.cli.words import Asked, Parser, as_json, fraction, time
 from brim.errors import NoSuchDevice, Usage
 from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from brim.api import Probed
     from brim.facts.device import Device
     from brim.hardware import Machine
@@ -43,7 +41,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _watch(asked: "Namespace", eyes: "Machine") -> int:
+def _watch(asked: Asked, eyes: "Machine") -> int:
     """Look and print until somebody stops us; on a terminal each look replaces the last."""
     from brim.clock import SystemClock
 
@@ -62,7 +60,7 @@ def _watch(asked: "Namespace", eyes: "Machine") -> int:
         return 0
 
 
-def _print(asked: "Namespace", seen: "Probed", *, line: bool = False) -> None:
+def _print(asked: Asked, seen: "Probed", *, line: bool = False) -> None:
     if asked.json:
         from brim.reports.documents import probe as document
 

@@ -7,15 +7,13 @@ from brim import api, card_report
 from brim.cli import limits as bounds
 from brim.cli import live, waiting
 from brim.cli.fit import add_workload, workload
-from brim.cli.words import Parser, answer, as_json, command_line, split_command, starts_training, web_address
+from brim.cli.words import Asked, Parser, answer, as_json, command_line, split_command, starts_training, web_address
 from brim.errors import BrimError, CannotTell, Usage
 from brim.facts.extras import Extras
 from brim.reports import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from brim.facts.profile import Profile
     from brim.facts.settings import Limits
     from brim.prediction import Prediction
@@ -82,7 +80,7 @@ def main(argv: list[str]) -> int:
     return result.exit_code
 
 
-def artifact_of(asked: "Namespace", profile: "Profile | None", prediction: "Prediction | None") -> str:
+def artifact_of(asked: Asked, profile: "Profile | None", prediction: "Prediction | None") -> str:
     """The file that a quality gate is about: as given, as the profile says, else the model that is run."""
     if asked.artifact:
         return str(asked.artifact)
@@ -91,7 +89,7 @@ def artifact_of(asked: "Namespace", profile: "Profile | None", prediction: "Pred
     return "" if prediction is None or not os.path.isfile(prediction.checkpoint.source) else prediction.checkpoint.source
 
 
-def announce(asked: "Namespace") -> Extras:
+def announce(asked: Asked) -> Extras:
     """Where notices go, and the live line where stderr is a terminal."""
     line = live.Line() if os.isatty(2) and not asked.json else None
     return Extras(
@@ -103,7 +101,7 @@ def announce(asked: "Namespace") -> Extras:
     )
 
 
-def predict(asked: "Namespace", command: list[str], limits: "Limits") -> "Prediction | None":
+def predict(asked: Asked, command: list[str], limits: "Limits") -> "Prediction | None":
     """The plan of the model that `--model` or the command itself names; a memory budget stands in for the device's own budget. None where there is nothing to price."""
     if starts_training(command):
         return _training(asked.model, command)

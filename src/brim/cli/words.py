@@ -1,43 +1,134 @@
-"""The argument parser that all commands share: our errors, our exit codes, sizes and times as types."""
+"""A command's words: its flags declared once, the plain forms of them read here and all others by argparse; sizes and times as types."""
 
-import argparse
-import os
 import sys
 
-from brim.errors import Usage
+from brim.errors import BrimError
 from brim.units import parse_size, parse_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from argparse import ArgumentParser
+    from collections.abc import Sequence
+    from typing import Any
 
 
-def _as_it_is(text: str, plural: str = "", number: int = 1) -> str:
-    return text if number == 1 else plural
+class WrongWord(ValueError):
+    """A word that its flag does not take: what the types of arguments raise, with the sentence that the user reads."""
 
 
-# argparse looks for translations of its own words at every start (it loads `locale` and searches the disk); brim speaks one language.
-argparse._ = argparse.ngettext = _as_it_is  # type: ignore[attr-defined]
+class Asked:
+    """What a command line asks for, by name."""
+
+    def __init__(self, **given: object) -> None:
+        self.__dict__.update(given)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: object) -> None: ...
 
 
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """argparse's own, told the width: left alone it loads `shutil` (and with it three compression libraries) for every argument that is added."""
-    try:
-        width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns
-    except (ValueError, OSError):
-        width = 80
-    return argparse.HelpFormatter(prog, width=width - 2)
+class Declared:
+    """One argument: the words and options that argparse gets, and what the plain reading needs of them."""
+
+    def __init__(self, names: tuple[str, ...], options: "dict[str, Any]", group: str) -> None:
+        self.names, self.options, self.group = names, options, group
+        self.flag = names[0].startswith("-")
+        self.name: str = options.get("dest") or names[0].lstrip("-").replace("-", "_")
+        self.action: str = options.get("action", "store")
+        self.constant = options.get("const", True)  # of a switch
+        self.default = options.get("default", False if self.action == "store_true" else None)
+        nargs = options.get("nargs")
+        self.required: bool = options.get("required", not self.flag and nargs is None)
+        self.plain = self.action in ("store", "append", "store_true", "store_const") and nargs in ((None,) if self.flag else (None, "?"))
+
+    def typed(self, value: object) -> "Any":
+        """As argparse does it: words and defaults that are words go through the type. Raises what the type raises."""
+        return self.options.get("type", str)(value) if isinstance(value, str) else value
+
+    def take(self, found: "dict[str, Any]", text: str) -> None:
+        """Put down what the word `text` stands for. `WrongWord` where a list of choices lacks it."""
+        value, choices = self.typed(text), self.options.get("choices")
+        if choices is not None and value not in choices:
+            raise WrongWord(text)
+        found[self.name] = [*(found.get(self.name) or self.default or ()), value] if self.action == "append" else value
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse with our error class instead of its exit; abbreviations are off so that a new flag cannot change an old command."""
+class Parser:
+    """The flags of a command, declared as for argparse, which reads what is not plain: every fault, `--help`, and the forms that few people write.
+
+    argparse and what it loads take half as long as a bare Python takes to start. The plain reading answers only where argparse would answer the same (a property
+    test holds it to that) and says nothing itself, so that every message is argparse's own.
+    """
 
     def __init__(self, command: str, purpose: str) -> None:
-        super().__init__(prog=f"brim {command}", description=purpose, allow_abbrev=False, formatter_class=_formatter)
+        self.prog, self.purpose = f"brim {command}", purpose
+        self.declared: list[Declared] = []
+        self._group = ""
 
-    def error(self, message: str) -> "NoReturn":
-        """A usage error, exit code 2."""
-        raise Usage(f"{self.prog[5:]}: {message}", hint=f"See `{self.prog} --help`.")
+    def add_argument(self, *names: str, **options: "Any") -> None:
+        """As argparse's."""
+        self.declared.append(Declared(names, options, self._group))
+
+    def add_argument_group(self, title: str) -> "Parser":
+        """As argparse's: what is added to the answer stands under this title in the help."""
+        group = Parser(self.prog, self.purpose)
+        group.declared, group._group = self.declared, title
+        return group
+
+    def parse_args(self, words: "Sequence[str]") -> Asked:
+        """What these words ask for. `Usage` where they are not this command's."""
+        try:
+            found = self.plain_reading(words)
+        except (ValueError, TypeError, BrimError):  # a type did not take its word: argparse asks it again and says why
+            found = None
+        return Asked(**found) if found is not None else self.by_argparse().parse_args(words, Asked())
+
+    def by_argparse(self) -> "ArgumentParser":
+        """The same declarations as a parser of argparse's."""
+        from brim.cli.unusual import parser
+
+        return parser(self.prog, self.purpose, self.declared)
+
+    def plain_reading(self, words: "Sequence[str]") -> "dict[str, Any] | None":
+        """What the words ask for, None where they are not all plain: switches, `--flag value`, `--flag=value`, and the places (MODEL) side by side.
+
+        A value that is empty or begins with a dash is not plain. Raises whatever the type of an argument raises.
+        """
+        flags = {name: one for one in self.declared if one.flag for name in one.names}
+        places = [one for one in self.declared if not one.flag]
+        found: dict[str, Any] = {}
+        standing: list[int] = []  # where in the line words stand that are no flag's
+        line = enumerate(words)
+        for at, word in line:
+            if not word.startswith("-"):
+                standing.append(at)
+                continue
+            name, equals, value = word.partition("=")
+            one = flags.get(name)
+            if one is None or not one.plain:
+                return None
+            if one.action.startswith("store_"):
+                if equals:
+                    return None
+                found[one.name] = one.constant
+                continue
+            if not equals:
+                _, value = next(line, (0, ""))
+            if not value or value.startswith("-"):
+                return None
+            one.take(found, value)
+        if len(standing) > len(places) or (standing and standing[-1] - standing[0] >= len(standing)) or not all(place.plain for place in places):
+            return None
+        for place, at in zip(places, standing, strict=False):
+            place.take(found, words[at])
+        for one in self.declared:
+            if one.name not in found:
+                if one.required:
+                    return None
+                found[one.name] = one.typed(one.default)
+        return found
 
 
 def size(text: str) -> int:
@@ -45,9 +136,9 @@ def size(text: str) -> int:
     try:
         value = parse_size(text)
     except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
+        raise WrongWord(str(fault)) from None
     if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not above zero")
+        raise WrongWord(f"{text!r} is not above zero")
     return value
 
 
@@ -56,16 +147,16 @@ def time(text: str) -> int:
     try:
         value = parse_time(text)
     except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from None
+        raise WrongWord(str(fault)) from None
     if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not above zero")
+        raise WrongWord(f"{text!r} is not above zero")
     return value
 
 
 def count(text: str) -> int:
     """An argument type: a whole number, above zero."""
     if not (text.isascii() and text.isdigit()) or int(text) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
+        raise WrongWord(f"{text!r} is no whole number above zero")
     return int(text)
 
 
@@ -74,9 +165,9 @@ def fraction(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise WrongWord(f"{text!r} is no number") from None
     if value != value:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+        raise WrongWord(f"{text!r} is no number")
     return value
 
 
@@ -87,7 +178,7 @@ def command_line(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as fault:
-        raise argparse.ArgumentTypeError(f"{text!r} is no command line: {str(fault)[:1].lower()}{str(fault)[1:]}") from None
+        raise WrongWord(f"{text!r} is no command line: {str(fault)[:1].lower()}{str(fault)[1:]}") from None
 
 
 def web_address(text: str) -> str:
@@ -100,7 +191,7 @@ def web_address(text: str) -> str:
             return text
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"{text!r} is no web address: write https://host/path")
+    raise WrongWord(f"{text!r} is no web address: write https://host/path")
 
 
 def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
