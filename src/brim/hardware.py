@@ -5,8 +5,6 @@ first time it looks, then it keeps the libraries that answered open in this proc
 device or library pays a few directory listings for that vendor and loads nothing of it.
 """
 
-from operator import is_
-
 from brim import budget as rule
 from brim import pool
 from brim.facts.device import Asked, Device, Host, Memory, Reading
@@ -154,7 +152,7 @@ class Machine:
         notes: tuple[str, ...] = ()
         if any(row.backend == "cuda" for row in rows):
             before, seen, notes = self._visible
-            if len(before) == len(rows) and all(map(is_, before, rows)):  # the very rows of the last look
+            if len(before) == len(rows) and all(old is new for old, new in zip(before, rows, strict=True)):  # the very rows of the last look
                 rows = seen
             else:
                 from brim.visible import ORDER, VARIABLE, visible_devices

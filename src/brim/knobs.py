@@ -4,7 +4,7 @@ A trial is a workload and, where the quantisation is turned, the mix; the checkp
 own (common/arg.cpp, b11434). Not covered: which mix answers best (a larger file of the same family is taken to be the better one).
 """
 
-from collections.abc import Sequence
+from _collections_abc import Sequence  # `collections.abc` by the name that Python has loaded already: the other loads all of `collections`
 
 from brim.engines.base import Plan
 from brim.engines.llama_cpp.defaults import MAX_SEQUENCES

@@ -20,17 +20,18 @@ LOOK_AHEAD = 8  # values beyond a limit that are tried, because a buffer may shr
 DOUBTS = 16  # values that are tried where even the least wanted does not fit
 
 
-def largest(fits: "Callable[[int], bool]", *, most: int, step: int, near: "Callable[[int, int], int] | None" = None) -> int:
-    """The largest multiple of `step`, at most `most`, for which `fits` is true; 0 where none is found. Promise as `highest`; `near` speaks of multiples too."""
+def largest(fits: "Callable[[int], bool]", *, most: int, step: int, near: "Callable[[int, int], int] | None" = None, least: int = 0) -> int:
+    """The largest multiple of `step`, at most `most`, for which `fits` is true; 0 where none is found. Promise as `highest`; `near` and `least` speak of multiples too."""
     guess = None if near is None else lambda low, high: near((low + 1) * step, (high + 1) * step) // step - 1
-    found = highest(lambda index: fits((index + 1) * step), most // step, guess)
+    found = highest(lambda index: fits((index + 1) * step), most // step, guess, max(0, least // step - 1))
     return 0 if found is None else (found + 1) * step
 
 
-def highest(fits: "Callable[[int], bool]", count: int, near: "Callable[[int, int], int] | None" = None) -> int | None:
+def highest(fits: "Callable[[int], bool]", count: int, near: "Callable[[int, int], int] | None" = None, start: int = 0) -> int | None:
     """An index below `count` that fits while the next does not (or is not there); None where none of the values that were tried fits.
 
-    `near` guesses the last index that fits between one that does and one that does not; it saves prices and cannot change the promise (every third step halves).
+    `near` guesses the last index that fits between one that does and one that does not; it saves prices and cannot change the promise (every third step halves). `start` is
+    an index that is believed to fit, tried before the least.
     `fits` need not be monotone. Where it is, the answer is the last index that fits. A few values beyond the limit are looked at too, and the climb goes on
     from there.
     """
@@ -38,7 +39,7 @@ def highest(fits: "Callable[[int], bool]", count: int, near: "Callable[[int, int
         return None
     if fits(count - 1):
         return count - 1
-    low = _foothold(fits, count)
+    low = _foothold(fits, count, start)
     if low is None:
         return None
     high = count - 1
@@ -61,8 +62,10 @@ def highest(fits: "Callable[[int], bool]", count: int, near: "Callable[[int, int
         low = high - 1
 
 
-def _foothold(fits: "Callable[[int], bool]", count: int) -> int | None:
-    """An index that fits: the least wanted, else one of a few spread over the rest."""
+def _foothold(fits: "Callable[[int], bool]", count: int, start: int) -> int | None:
+    """An index that fits: the one that is believed to, the least wanted, else one of a few spread over the rest."""
+    if 0 < start < count - 1 and fits(start):
+        return start
     if fits(0):
         return 0
     spread = sorted({round(i * (count - 1) / DOUBTS) for i in range(1, DOUBTS)} | set(range(1, min(4, count - 1))))

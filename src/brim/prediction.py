@@ -65,8 +65,9 @@ def predict(
     most = checkpoint.metadata.get(f"{checkpoint.architecture}.context_length")
     max_ctx: int | None = None
     if not plan.missing and isinstance(most, int) and all(isinstance(device.budget.usable_bytes, int) for device in devices):
-        most = max(most, int(str(plan.workload.get("ctx", 0))))
-        max_ctx = _largest_context(price, devices, most)
+        asked = int(str(plan.workload.get("ctx", 0)))
+        most = max(most, asked)
+        max_ctx = _largest_context(price, devices, most, asked if gate.verdict == FITS else 0)
     trained = max_ctx is not None and max_ctx == most
     return Prediction(
         checkpoint=checkpoint,
@@ -79,8 +80,8 @@ def predict(
     )
 
 
-def _largest_context(price: "Callable[[int | None], Plan]", devices: tuple[Device, ...], most: int) -> int:
-    """The largest context that fits. Memory grows almost in proportion to it, so the search goes straight to where the tightest device would be full."""
+def _largest_context(price: "Callable[[int | None], Plan]", devices: tuple[Device, ...], most: int, least: int) -> int:
+    """The largest context that fits, with `least` known to. Memory grows almost in proportion to it, so the search goes straight to where the tightest device would be full."""
     margins: dict[int, int] = {}
 
     def fits(ctx: int) -> bool:
@@ -93,7 +94,7 @@ def _largest_context(price: "Callable[[int | None], Plan]", devices: tuple[Devic
         above, below = margins.get(low, 0), margins.get(high, 0)
         return low + (high - low) * above // (above - below) if above >= 0 > below else (low + high) // 2
 
-    return largest(fits, most=most, step=CTX_STEP, near=near)
+    return largest(fits, most=most, step=CTX_STEP, near=near, least=least)
 
 
 def _suggest(gate: Verdict, plan: Plan, max_ctx: int | None) -> tuple[str, ...]:

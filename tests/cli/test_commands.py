@@ -130,6 +130,26 @@ def test_cold_start_loads_few_modules(tmp_path, model) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": "src", "PATH": "", "XDG_STATE_HOME": str(tmp_path)}
     )
     count, _, names = answer.stderr.strip().splitlines()[-1].partition(" ")
-    heavy = {"dataclasses", "typing", "json", "sqlite3", "psutil", "pynvml", "msgspec", "pathlib", "subprocess", "threading", "asyncio", "inspect", "logging"}
+    heavy = {
+        "dataclasses",
+        "typing",
+        "json",
+        "sqlite3",
+        "psutil",
+        "pynvml",
+        "msgspec",
+        "pathlib",
+        "subprocess",
+        "threading",
+        "asyncio",
+        "inspect",
+        "logging",
+        "argparse",
+        "re",
+        "enum",
+        "collections",
+        "functools",
+        "warnings",
+    }
     assert not heavy & set(names.split()), heavy & set(names.split())
-    assert int(count) <= 140, names  # 18 of them are the rooms of llama.cpp's replay, 7 those of devices, knobs and companions
+    assert int(count) <= 108, names  # 34 are a bare start's, 16 the rooms of llama.cpp's replay, 6 those of devices, knobs and companions

@@ -30,10 +30,10 @@ def knob(name: str, count: int, now: int | None = None) -> Knob:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.booleans(), max_size=60))
-def test_highest_fits_and_the_next_does_not(pattern: list[bool]) -> None:
-    """For any pattern at all, monotone or not: the answer fits; the value after it does not, or there is none."""
-    found = highest(lambda i: pattern[i], len(pattern))
+@given(st.lists(st.booleans(), max_size=60), st.integers(0, 60))
+def test_highest_fits_and_the_next_does_not(pattern: list[bool], start: int) -> None:
+    """For any pattern at all, monotone or not, from any start: the answer fits; the value after it does not, or there is none."""
+    found = highest(lambda i: pattern[i], len(pattern), start=start)
     if found is None:
         assert not pattern or not (pattern[0] or pattern[-1])
     else:

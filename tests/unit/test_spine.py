@@ -165,9 +165,9 @@ def test_engine_logs_are_read() -> None:
 
 
 @settings(max_examples=200)
-@given(limit=st.integers(0, 5000), count=st.integers(1, 5000), lie=st.integers(-10_000, 10_000))
-def test_a_guess_saves_prices_and_cannot_change_the_answer(limit: int, count: int, lie: int) -> None:
-    """Whatever is guessed, the answer is the last that fits; a good guess needs few prices."""
+@given(limit=st.integers(0, 5000), count=st.integers(1, 5000), lie=st.integers(-10_000, 10_000), start=st.integers(-5, 5005))
+def test_a_guess_saves_prices_and_cannot_change_the_answer(limit: int, count: int, lie: int, start: int) -> None:
+    """Whatever is guessed and wherever it starts, the answer is the last that fits; a good guess needs few prices."""
     asked: list[int] = []
 
     def fits(index: int) -> bool:
@@ -176,6 +176,7 @@ def test_a_guess_saves_prices_and_cannot_change_the_answer(limit: int, count: in
 
     expected = min(limit, count) - 1
     assert highest(fits, count, lambda low, high: lie) == (None if expected < 0 else expected)
+    assert highest(fits, count, lambda low, high: lie, start) == (None if expected < 0 else expected)
     asked.clear()
     assert highest(fits, count, lambda low, high: limit - 1) == (None if expected < 0 else expected)
     if 0 < limit < count:

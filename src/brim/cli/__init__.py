@@ -158,14 +158,12 @@ def _dispatch(words: list[str]) -> int:
         return 0
     if words[0] not in COMMANDS:
         raise Usage(f"unknown command {words[0]!r}", hint=f"Commands: {', '.join(COMMANDS)}.")
-    from importlib import import_module
-
     if words[0] in _SHORT:
         import gc
 
         gc.set_threshold(100_000)  # a process that ends in a moment need not look for cycles after every 700 objects
 
-    code = import_module(COMMANDS[words[0]][0]).main(words[1:])
+    code = __import__(COMMANDS[words[0]][0], fromlist=["main"]).main(words[1:])  # importlib's own import_module loads `warnings` with it
     assert isinstance(code, int)
     return code
 

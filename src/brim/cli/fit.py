@@ -7,8 +7,7 @@ from brim.cli.flags import add_devices, add_workload, build, workload
 from brim.cli.words import Parser, emit, split_command, starts_training
 from brim.errors import CannotTell, Refused, Usage
 from brim.gate import DOES_NOT_FIT, FITS
-from brim.reports import documents, text
-from brim.reports.solution import second_opinion
+from brim.reports import text
 from brim.values import plain
 
 __all__ = ["add_workload", "main", "workload"]
@@ -44,11 +43,15 @@ def main(argv: list[str]) -> int:
     answer = api.fit(asked.model, flags, command=command or None, device=asked.device or (), reserve=asked.reserve, version=asked.engine_version)
     opinion = api.ask_engine(answer) if asked.ask_engine else None
     if asked.json:
+        from brim.reports import documents
+
         document = documents.prediction(answer)
         emit(document if opinion is None else {**document, "asked_engine": plain(opinion)})
     else:
         print(text.prediction(answer, explain=asked.explain))
         if opinion is not None:
+            from brim.reports.solution import second_opinion
+
             print("\n".join(second_opinion(opinion)))
     sys.stdout.flush()
     return EXIT_CODES.get(answer.verdict, CannotTell.exit_code)

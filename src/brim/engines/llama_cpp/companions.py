@@ -6,7 +6,7 @@ span, and its rule says so.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import encoders, hparams, weights
+from brim.engines.llama_cpp import hparams, weights
 from brim.engines.llama_cpp.hparams import DRAFTS
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
@@ -270,6 +270,8 @@ def projector(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[De
             rule=f"{checkpoint.name}: {len(checkpoint.tensors)} tensors, each padded to its buffer = {held}",
         )
     ]  # fmt: skip
+    from brim.engines.llama_cpp import encoders
+
     found = encoders.vision(checkpoint, workload)
     if found is not None:
         work, rule = found

@@ -84,14 +84,14 @@ def build(b: Builder) -> None:
     arch = b.hp.arch
     style = None if b.context.mtp else STYLES.get(arch)
     module, _, name = ("mtp.build" if b.context.mtp else _BUILDERS.get(arch, "")).partition(".")
-    from importlib import import_module
-
     if style is not None:
         end = decoder(b, style)
     elif module:
-        end = getattr(import_module(f"brim.engines.llama_cpp.{module}"), name)(b)
+        end = getattr(__import__(f"brim.engines.llama_cpp.{module}", fromlist=[name]), name)(b)
     else:
         raise Wanting(f"the compute graph of architecture {arch!r} is not modelled yet")
     pool(b)
     if b.context.sampled:
-        import_module("brim.engines.llama_cpp.mtp").sample(b, end)
+        from brim.engines.llama_cpp import mtp
+
+        mtp.sample(b, end)

@@ -4,8 +4,6 @@ Covered: weights by device, all cache kinds, recurrent state, output buffer, and
 covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
-from math import ceil, log2
-
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory, State
@@ -281,7 +279,7 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
         if placement.spread is None or device == HOST:
             parts.append(Part(name="compute_buffer", device=device, bytes=Span(low=low, likely=likely, high=high), rule=rule, source=source))
             continue
-        more = ceil(log2(len(placement.together))) * 4 * hp.width * context.tokens  # room for the sums of all cards, where no library brings its own
+        more = (len(placement.together) - 1).bit_length() * 4 * hp.width * context.tokens  # room for the sums of all cards, where no library brings its own
         rule += f"; each card has the room of the whole graph, and up to {more} B more for the sums that the cards exchange"
         parts += [
             Part(name="compute_buffer", device=card.id, bytes=Span(low=low, likely=likely, high=high + more), rule=rule, source=source)

@@ -4,11 +4,9 @@ Source: llama.cpp b11434, src/llama-model.cpp `load_tensors`, src/llama-model-lo
 ggml/src/ggml-cuda/ggml-cuda.cu `ggml_backend_cuda_buffer_type_get_alloc_size`.
 """
 
-from bisect import bisect_right
 from struct import pack, unpack
 
 from brim.engines.llama_cpp.hparams import HEADLESS, Hparams, Wanting, block_of
-from brim.engines.llama_cpp.spread import Spread
 from brim.errors import Usage
 from brim.facts.device import DeviceSpec
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes, ggml_tensor_bytes
@@ -17,6 +15,8 @@ from brim.facts.workload import LlamaWorkload
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+
+    from brim.engines.llama_cpp.spread import Spread
 
 HOST = "cpu"
 OUTPUT_FIRST = 7490  # with fewer layers on cards than the model has, the output layer is among them (PR 18148, December 2025)
@@ -107,7 +107,8 @@ def _layer_device(gpus: "tuple[DeviceSpec, ...]", workload: LlamaWorkload, block
         if il < start or il - start >= active:
             placed.append(HOST)
         else:
-            placed.append(gpus[min(bisect_right(points, _single((il - start) / active)), len(gpus) - 1)].id)
+            share = _single((il - start) / active)
+            placed.append(gpus[min(sum(point <= share for point in points), len(gpus) - 1)].id)
     return placed
 
 
@@ -175,6 +176,8 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
     if workload.split_mode == "tensor":
         if not gpus:
             raise Wanting("llama.cpp refuses --split-mode tensor without an accelerator")
+        from brim.engines.llama_cpp.spread import Spread
+
         made.together, made.spread = gpus, Spread(hp, len(gpus), tuple(workload.tensor_split))
         gpus = gpus[:1]
     made.gpus = gpus
