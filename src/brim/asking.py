@@ -10,7 +10,7 @@ from brim.errors import BrimError, CannotTell, Unreadable, Usage
 from brim.facts.workload import LlamaWorkload
 from brim.gate import DOES_NOT_FIT, FITS, judge
 from brim.knobs import NAMES, Trial, last_resorts, make, micro_batch, pricer, slots
-from brim.lineup import chosen_by_engine, left_visible, specs
+from brim.lineup import chosen_by_engine, left_visible, specs, with_host
 from brim.planner import Answer, Solver
 from brim.prediction import Prediction, predict
 from brim.units import format_bytes
@@ -82,7 +82,7 @@ def companions(workload: LlamaWorkload, read: "Read") -> tuple[Companions, tuple
 
 def _engine(devices: "tuple[Device, ...]", beside: Companions, missing: tuple[str, ...], version: int) -> "Callable[[Checkpoint, LlamaWorkload], Plan]":
     """The price of one checkpoint and workload on these devices, companions included; what could not be read stands in `missing`."""
-    accelerators = specs(devices)
+    accelerators = with_host(devices)
 
     def ask(checkpoint: "Checkpoint", workload: LlamaWorkload) -> Plan:
         plan = price_with(checkpoint, workload, accelerators, beside, version=version, price=price)
@@ -396,4 +396,4 @@ def command_workloads(command: "Command") -> tuple[LlamaWorkload, ...]:
 
 def as_the_engine_would(answer: Prediction, workload: LlamaWorkload, devices: "tuple[Device, ...]", version: int) -> Plan:
     """The plan of the workload as llama-fit-params can express it, on this machine's own devices."""
-    return price(answer.checkpoint, workload, specs(devices), version=version)
+    return price(answer.checkpoint, workload, with_host(devices), version=version)

@@ -7,7 +7,8 @@ device or library pays a few directory listings for that vendor and loads nothin
 
 from brim import budget as rule
 from brim import pool
-from brim.facts.device import Asked, Device, Host, Memory, Reading
+from brim.facts.device import UNASKED, Asked, Device, Host, Memory, Reading
+from brim.probes import processor
 from brim.probes.host import HostProbe
 from brim.probes.presence import Present, nvidia_rows
 from brim.probes.presence import look as look_presence
@@ -165,7 +166,8 @@ class Machine:
 
             rows, hidden = masked(rows, self._masks)
             notes = (*notes, *hidden)
-        own = self._own = host_device(host, reserve=self._reserve, override=self._override, before=self._own)
+        known = processor.instructions(self._root) if self._own is None else self._own.instructions
+        own = self._own = host_device(host, reserve=self._reserve, override=self._override, before=self._own, instructions=known)
         return Reading(at_ns=now_ns, devices=(*(self._settle(row, host) for row in rows), own), host=host, asked=self._asked, notes=notes)
 
     def _settle(self, row: Device, host: Host) -> Device:
@@ -212,7 +214,14 @@ class Machine:
         self._host.close()
 
 
-def host_device(host: Host, *, reserve: "float | None" = None, override: "int | None" = None, before: "Device | None" = None) -> Device:
+def host_device(
+    host: Host,
+    *,
+    reserve: "float | None" = None,
+    override: "int | None" = None,
+    before: "Device | None" = None,
+    instructions: "tuple[str, ...] | Missing" = UNASKED,
+) -> Device:
     """The host as a device of its own, `cpu`. `before` is that of the last look, whose budget stands where nothing that it is made from has moved."""
     available = pool.host_available(host)
     used = (
@@ -230,6 +239,7 @@ def host_device(host: Host, *, reserve: "float | None" = None, override: "int | 
         budget=pool.of_host(host, reserve=reserve, override=override) if before is None else pool.of_host_again(before.budget, host, reserve, override),
         temperature_c=host.cpu_temperature_c,
         slowdown_temperature_c=host.cpu_critical_temperature_c,
+        instructions=instructions,
         sources=("host",),
     )
 

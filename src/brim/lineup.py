@@ -146,6 +146,16 @@ def specs(devices: "Sequence[Device]") -> tuple[DeviceSpec, ...]:
     return tuple(made)
 
 
+def with_host(devices: "Sequence[Device]") -> tuple[DeviceSpec, ...]:
+    """`specs`, and behind them the host where its processor's instructions are known: they decide how an engine lays out the weights that it keeps there."""
+    for device in devices:
+        total = device.budget.total_bytes
+        if device.backend == "cpu" and not isinstance(device.instructions, Missing):
+            room = total if isinstance(total, int) else 0
+            return (*specs(devices), DeviceSpec(id="cpu", backend="cpu", total_bytes=room, free_bytes=room, instructions=device.instructions))
+    return specs(devices)
+
+
 def _capability(text: "str | Missing") -> int:
     """`8.9` → 890; 890 where the device does not tell (llama.cpp's sizes are the same from 6.1 to 12.0)."""
     if isinstance(text, Missing):

@@ -35,7 +35,8 @@ class Budget(Record):
 class DeviceSpec(Record):
     """What an engine model must know of a device, real or hypothetical. Bytes; `free_bytes` decides how llama.cpp splits layers over several cards.
 
-    `compute_capability` is CUDA's, times 100 (890 is 8.9). `unified` says that device and host draw on one pool.
+    `compute_capability` is CUDA's, times 100 (890 is 8.9). `unified` says that device and host draw on one pool. `instructions` are the host's processor's
+    (`Device.instructions`), None where they are not known.
     """
 
     id: str
@@ -44,6 +45,7 @@ class DeviceSpec(Record):
     free_bytes: int
     compute_capability: int = 890
     unified: bool = False
+    instructions: "tuple[str, ...] | None" = None
 
 
 class Memory(Record):
@@ -84,7 +86,8 @@ class Device(Record):
 
     `id` is what a person and a program say (`cuda:0` is what CUDA calls 0 here); `physical_index` is the vendor library's own number. `state` is
     `ok`, `asleep` (runtime-suspended and left so), `lost`, `unreachable` (its telemetry does not answer) or `stale`. `soc` says that the source
-    knows the device to be part of a system-on-chip without memory of its own, and how it knows.
+    knows the device to be part of a system-on-chip without memory of its own, and how it knows. `instructions` are the host's own: what its processor has of those that decide
+    how an engine lays out weights (`avx2`, `avx512`, `amx`, `neon`, `dotprod`, `i8mm`, `vxe`).
     """
 
     id: str
@@ -126,6 +129,7 @@ class Device(Record):
     parent_uuid: "str | Missing" = UNASKED
     persistence: "bool | Missing" = UNASKED
     processes: "tuple[Process, ...] | Missing" = UNASKED
+    instructions: "tuple[str, ...] | Missing" = UNASKED
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sources: "tuple[str, ...]" = ()

@@ -77,7 +77,7 @@ _DEVICE = {
         ),
         "ecc_uncorrected": _or_missing({"type": "integer"}),
         **dict.fromkeys(("remap_pending", "remap_failed", "persistence"), _or_missing(_FLAG)),
-        "throttle_reasons": _or_missing(_TEXTS),
+        **dict.fromkeys(("throttle_reasons", "instructions"), _or_missing(_TEXTS)),
         "processes": _or_missing(
             {
                 "type": "array",

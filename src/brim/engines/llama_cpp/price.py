@@ -5,7 +5,7 @@ covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
+from brim.engines.llama_cpp import caches, constants, graphs, hparams, repacked, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory, State
 from brim.engines.llama_cpp.context import Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
@@ -66,7 +66,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
         except Wanting as why:
             missing = (f"compute buffers: {why}",)
     try:
-        parts = [*_weights(hp, placement), *_caches(hp, context, memory, placement)]
+        parts = [*_weights(hp, placement, checkpoint, workload, devices, version), *_caches(hp, context, memory, placement)]
     except Wanting as why:
         return _unpriced(workload, version, str(why))
     if reserved is not None:
@@ -144,27 +144,23 @@ def _echo(workload: LlamaWorkload, context: Context, placement: Placement) -> "d
     }  # fmt: skip
 
 
-def _weights(hp: Hparams, placement: Placement) -> list[Part]:
+def _weights(hp: Hparams, placement: Placement, checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], version: int) -> list[Part]:
     parts = []
+    source = f"the file's tensor directory; {_BUILD}, llama-model.cpp: load_tensors"
     for device, held in sorted(placement.held.items()):
         if not held:
             continue
-        lies = device if placement.spread is None or device == HOST else placement.gpus[0].id
+        if device == HOST:
+            known = next((one.instructions for one in devices if one.backend == HOST), None)
+            parts += repacked.host_parts(hp, placement, checkpoint.tensors, workload, known, version, source)
+            continue
+        lies = device if placement.spread is None else placement.gpus[0].id
         blocks = sum(1 for home in placement.layers[: hp.layers] if home == lies)
-        what = (
-            f"{'slices of ' if placement.spread is not None and device != HOST else ''}{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers"
-            + (" and the output layer" if placement.output == lies else "")
+        what = f"{'slices of ' if placement.spread is not None else ''}{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers" + (
+            " and the output layer" if placement.output == lies else ""
         )
-        padding = "each padded to 32" if device == HOST else "each padded to 128, a quantised row that is no multiple of 512 by one partial row"
-        parts.append(
-            Part(
-                name="weights",
-                device=device,
-                bytes=exactly(held),
-                rule=f"sum of {what}, {padding} = {held}",
-                source=f"the file's tensor directory; {_BUILD}, llama-model.cpp: load_tensors",
-            )
-        )
+        rule = f"sum of {what}, each padded to 128, a quantised row that is no multiple of 512 by one partial row = {held}"
+        parts.append(Part(name="weights", device=device, bytes=exactly(held), rule=rule, source=source))
     return parts
 
 

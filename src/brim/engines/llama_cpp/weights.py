@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
 
+    from brim.engines.llama_cpp.repacked import Laid
     from brim.engines.llama_cpp.spread import Spread
 
 HOST = "cpu"
@@ -43,6 +44,7 @@ class Placement:
         "graph",
         "held",
         "key",
+        "laid",
         "layers",
         "mapped",
         "output",
@@ -71,6 +73,7 @@ class Placement:
         self.key: tuple[object, ...] = ()
         self.strays: set[int] = set()  # blocks with a tensor that is not where its block is
         self.walked: tuple[int, ...] = ()  # the layers that `walk` chose, once it was asked
+        self.laid: dict[tuple[frozenset[str], int], Laid] = {}  # the host's weights by instructions and build (`repacked.lay_out`)
         self.graph = 0  # equal numbers, equal graphs (`walk.graph_of`)
 
 
