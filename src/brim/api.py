@@ -135,25 +135,35 @@ def _learnt(devices: "Sequence[Device]", environ: "Mapping[str, str] | None") ->
 
 
 def ask_engine(answer: "Prediction", *, environ: "Mapping[str, str] | None" = None) -> "SecondOpinion":
-    """llama-fit-params' own numbers for the same workload on this machine, beside brim's; what keeps it from being asked is said, never raised."""
+    """The engine's own numbers for the same workload on this machine, beside brim's: llama-fit-params, else a bare libllama; what keeps it from being asked is said, never raised.
+
+    `BRIM_LIBLLAMA` names a library and puts it first.
+    """
     from brim import second_opinion
     from brim.asking import as_the_engine_would
     from brim.engines.llama_cpp import NEWEST_BUILD
     from brim.facts.workload import LlamaWorkload
-    from brim.probes import engine
+    from brim.probes import engine, libllama
 
     environ = os.environ if environ is None else environ
-    program, checkpoint = engine.find(environ), answer.checkpoint
-    workload = answer.resolved
-    if program is None:
-        return second_opinion.unasked("llama-fit-params is not on PATH (BRIM_FIT_PARAMS names one elsewhere)")
+    program = None if environ.get(libllama.VARIABLE, "").strip() else engine.find(environ)
+    library = libllama.find(environ) if program is None else None
+    checkpoint, workload = answer.checkpoint, answer.resolved
+    if program is None and library is None:
+        return second_opinion.unasked(
+            "llama-fit-params is not on PATH (BRIM_FIT_PARAMS names one elsewhere), and no libllama was found (BRIM_LIBLLAMA names one)"
+        )
     if checkpoint.form != "gguf" or not os.path.exists(checkpoint.source) or not isinstance(workload, LlamaWorkload):
         return second_opinion.unasked(f"it opens GGUF files only, and {checkpoint.source} is none here")
-    asked, left_out = second_opinion.comparable(workload)
-    numbers = engine.ask(program, second_opinion.words(asked, checkpoint.source), environ=environ)
-    here = tuple(device for device in probe(environ=environ).devices if device.backend != "cpu")
+    asked, left_out = second_opinion.comparable(workload, bare=library is not None)
+    if library is not None:
+        numbers = libllama.ask(libllama.request(library, checkpoint.source, asked, second_opinion.experts(asked)), environ=environ)
+    else:
+        assert program is not None
+        numbers = engine.ask(program, second_opinion.words(asked, checkpoint.source), environ=environ)
+    here, words = second_opinion.as_it_saw(probe(environ=environ).devices, numbers)
     build = numbers.build if isinstance(numbers.build, int) else NEWEST_BUILD
-    return second_opinion.compare(as_the_engine_would(answer, asked, here, build), numbers, left_out)
+    return second_opinion.compare(as_the_engine_would(answer, asked, here, words, build), numbers, left_out)
 
 
 def solve(

@@ -394,6 +394,7 @@ def command_workloads(command: "Command") -> tuple[LlamaWorkload, ...]:
     return tuple(one.replace(unpriced=command.unpriced) for one in command.workloads)
 
 
-def as_the_engine_would(answer: Prediction, workload: LlamaWorkload, devices: "tuple[Device, ...]", version: int) -> Plan:
-    """The plan of the workload as llama-fit-params can express it, on this machine's own devices."""
-    return price(answer.checkpoint, workload, with_host(devices), version=version)
+def as_the_engine_would(answer: Prediction, workload: LlamaWorkload, devices: "tuple[Device, ...]", built_for: "tuple[str, ...] | None", version: int) -> Plan:
+    """The plan of the workload as the engine can express it, on the devices that it saw, with the host's weights laid out for `built_for`, where that is known."""
+    lined = tuple(spec.replace(built_for=built_for) if spec.backend == "cpu" else spec for spec in with_host(devices))
+    return price(answer.checkpoint, workload, lined, version=version)

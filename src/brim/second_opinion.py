@@ -1,10 +1,12 @@
 """brim's numbers beside those of the engine itself: the same workload in the engine's words, both tables, and why they part; a check, never a need.
 
 llama-fit-params knows fewer settings than llama-server (tools/fit-params, common/arg.cpp, b11434): no shared cache for several slots, no rows of logits by slots,
-no draft, no projector. brim therefore prices what that program will price, and says which settings were left out of the comparison.
+no draft, no projector; and its table leaves out weights that the CPU lays out anew (common/fit.cpp counts host buffer types only). A bare libllama is asked with all of these but
+draft, projector and adapters. Neither maps the file. brim therefore prices what the engine will price, and says which settings were left out of the comparison.
 """
 
 from brim.engines.base import Plan
+from brim.facts.device import Device
 from brim.facts.engine import EngineNumbers
 from brim.facts.workload import LlamaWorkload
 from brim.units import MIB
@@ -17,13 +19,14 @@ LABELS = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL", "xpu": "SYCL"}
 
 
 class Row(Record):
-    """One cell of the comparison, in bytes for brim and whole MiB for the engine. `agrees` means equal to the whole MiB that the engine prints."""
+    """One cell of the comparison, in bytes for brim and whole MiB for the engine. `agrees` means equal to the whole MiB that the engine prints, or to the byte where it tells bytes."""
 
     device: str
     what: str
     brim_bytes: int
     engine_mib: int
     agrees: bool
+    engine_bytes: int | None = None
 
 
 class SecondOpinion(Record):
@@ -40,24 +43,47 @@ def unasked(why: str) -> SecondOpinion:
     return SecondOpinion(command=(), build=Missing(reason="not_supported", detail=why), rows=(), why=(f"the engine was not asked: {why}",))
 
 
-def comparable(workload: LlamaWorkload) -> tuple[LlamaWorkload, tuple[str, ...]]:
-    """The workload as llama-fit-params can express it, and what that leaves out."""
-    left_out = []
+def comparable(workload: LlamaWorkload, *, bare: bool = False) -> tuple[LlamaWorkload, tuple[str, ...]]:
+    """The workload as llama-fit-params (`bare`: a libllama) can express it, and what that leaves out."""
+    left_out = [
+        what
+        for what, there in (("the draft", workload.draft_model or workload.spec_types), ("the projector", workload.mmproj), ("the adapters", workload.lora))
+        if there
+    ]
+    alone = workload.replace(draft_model=None, spec_types=(), mmproj=None, lora=(), mmap=False)
+    if bare:
+        return alone, tuple(left_out)
     if (workload.slots or 1) > 1 and workload.kv_unified:
         left_out.append(f"{workload.slots} slots on one shared cache: asked with one slot")
     if workload.outputs is not None:
         left_out.append("rows of logits for the slots only: asked with a whole micro-batch")
-    if workload.draft_model or workload.spec_types:
-        left_out.append("the draft")
-    if workload.mmproj:
-        left_out.append("the projector")
-    if workload.lora:
-        left_out.append("the adapters")
+    if workload.repack is not False:
+        left_out.append("weights that the CPU lays out anew, which its table does not count: asked with -nr")
     slots = 1 if workload.kv_unified else workload.slots
-    return workload.replace(
-        program="llama-fit-params", slots=slots, kv_unified=False, outputs=None, draft_model=None, spec_types=(), rollback_rows=0, load_mtp=False, mmproj=None,
-        lora=(), embeddings=False, pooling=None,
+    return alone.replace(
+        program="llama-fit-params", slots=slots, kv_unified=False, outputs=None, rollback_rows=0, load_mtp=False, embeddings=False, pooling=None, repack=False,
     ), tuple(left_out)  # fmt: skip
+
+
+def experts(workload: LlamaWorkload) -> tuple[tuple[str, str], ...]:
+    """`--n-cpu-moe` as the overrides that it stands for (common/common.h `llm_ffn_exps_block_regex`, b11434)."""
+    count = workload.cpu_experts or 0
+    if count >= 1 << 20:
+        return ((r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU"),)
+    return tuple((rf"blk\.{il}\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU") for il in range(count))
+
+
+def as_it_saw(devices: "tuple[Device, ...]", numbers: EngineNumbers) -> "tuple[tuple[Device, ...], tuple[str, ...] | None]":
+    """The devices that the engine used of these, and the instructions that its build uses for weights on the host, by the buffers that it told (None: not known)."""
+    alone = not isinstance(numbers.rows, Missing) and all(row.device in ("Host", "CPU") for row in numbers.rows)
+    used = tuple(device for device in devices if device.backend == "cpu" or not alone)
+    known = next((device.instructions for device in devices if device.backend == "cpu"), None)
+    names = {name for name, _ in numbers.buffers}
+    if not names or known is None or isinstance(known, Missing):
+        return used, None
+    if "AMX" in names:
+        return used, known
+    return used, tuple(word for word in known if word != "amx") if "CPU_REPACK" in names else ()
 
 
 def words(workload: LlamaWorkload, model: str) -> tuple[str, ...]:
@@ -90,17 +116,34 @@ def compare(plan: Plan, numbers: EngineNumbers, left_out: tuple[str, ...]) -> Se
     rows = []
     for theirs in numbers.rows:
         device = _ours(theirs.device, plan)
-        for what, mib in (("weights", theirs.weights_mib), ("context", theirs.context_mib), ("compute", theirs.compute_mib)):
+        for i, (what, mib) in enumerate((("weights", theirs.weights_mib), ("context", theirs.context_mib), ("compute", theirs.compute_mib))):
             ours = sum(part.bytes.likely for part in plan.parts if part.device == device and GROUPS.get(part.name) == what)
-            rows.append(Row(device=device, what=what, brim_bytes=ours, engine_mib=mib, agrees=ours // MIB == mib))
+            exact = None if theirs.exact is None else theirs.exact[i]
+            rows.append(
+                Row(
+                    device=device, what=what, brim_bytes=ours, engine_mib=mib, agrees=ours // MIB == mib if exact is None else ours == exact, engine_bytes=exact
+                )
+            )
     why = [f"left out on both sides: {item}" for item in left_out]
-    why.append("the engine prints whole MiB, rounded down; the output buffer and what is never logged are not in its table")
-    priced = plan.engine_version.removeprefix("b")
-    if isinstance(numbers.build, int) and str(numbers.build) != priced:
-        why.append(f"the engine is build b{numbers.build}, brim priced b{priced}")
+    why += _told(plan, numbers)
     if any(not row.agrees for row in rows):
         why.append("a cell that differs and is explained by none of these is a defect of brim's model or of its facts: please report it with --json")
     return SecondOpinion(command=numbers.command, build=numbers.build, rows=tuple(rows), why=tuple(why))
+
+
+def _told(plan: Plan, numbers: EngineNumbers) -> list[str]:
+    """What must be known to read the table: units, builds, and how the engine laid out its weights."""
+    exact = not isinstance(numbers.rows, Missing) and any(row.exact is not None for row in numbers.rows)
+    said = ["to the byte; " if exact else "the engine prints whole MiB, rounded down; "]
+    said[0] += "the output buffer and what is never logged are not in its table; the load was simulated, and a mapped file is not part of that"
+    priced = plan.engine_version.removeprefix("b")
+    if isinstance(numbers.build, int) and str(numbers.build) != priced:
+        said.append(f"the engine is build b{numbers.build}, brim priced b{priced}")
+    if numbers.layouts:
+        said.append(f"a bare libllama names no build: its parameter structs are those of {' and '.join(dict.fromkeys(numbers.layouts))}, brim priced b{priced}")
+    if numbers.buffers:
+        said.append("weights lie in " + ", ".join(f"{name} ({size} B)" for name, size in numbers.buffers))
+    return said
 
 
 def _ours(theirs: str, plan: Plan) -> str:

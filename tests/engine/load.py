@@ -18,7 +18,7 @@ def main() -> None:
         params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{asked['kind'].upper()}")
     params.kv_unified = bool(asked.get("unified", False))
     params.swa_full = bool(asked.get("swa_full", False))
-    params.no_extra_bufts = True  # weights stay in the mapped file: repacked copies would have to be read and held
+    params.no_extra_bufts = not asked.get("repack")  # weights stay in the mapped file: repacked copies would have to be read and held
     params.warmup = False
     params.fit_params = False
     params.verbosity = 4

@@ -16,8 +16,8 @@ LOADER = pathlib.Path(__file__).parent / "load.py"
 SUMMED = {"kv_cache_swa": "kv_cache"}
 
 
-def logged(kind, name, settings, folder):
-    """Bytes by part that the engine's log prints for a load of a shape (`kind` is `shapes` or `models`, see `tests.allocations`)."""
+def logged(kind, name, settings, folder, *, whole=False):
+    """Bytes by part that the engine's log prints for a load of a shape (`kind` is `shapes` or `models`, see `tests.allocations`); `whole`: every buffer apart."""
     metadata, tensors = tensors_of(kind, name)
     path = pathlib.Path(folder) / f"{name}.gguf"
     write_sparse(str(path), metadata, tensors)
@@ -25,6 +25,8 @@ def logged(kind, name, settings, folder):
         log = _until_reserved([sys.executable, str(LOADER), str(path), json.dumps(settings)])
     finally:
         path.unlink()
+    if whole:
+        return buffers(log)
     held = {}
     for item in buffers(log):
         held[item.part] = held.get(item.part, 0) + item.bytes

@@ -56,8 +56,8 @@ def test_the_workload_in_the_programs_words() -> None:
         LlamaWorkload(ctx=8192, slots=4, kv_unified=True, outputs=4, ctk="q8_0", gpu_layers=-2, cpu_experts=3, tensor_split=(3.0, 1.0), kv_offload=False, lora=("a",))
     )  # fmt: skip
     said = " ".join(words(asked, "m.gguf"))
-    assert said == "-m m.gguf -c 8192 -np 1 -ctk q8_0 -ngl all -ncmoe 3 -ts 3,1 -nkvo"
-    assert len(left_out) == 3
+    assert said == "-m m.gguf -c 8192 -np 1 -ctk q8_0 -ngl all -ncmoe 3 -ts 3,1 -nkvo -nr"
+    assert len(left_out) == 4
     assert words(LlamaWorkload(), "m.gguf") == ("-m", "m.gguf", "-c", "0")
 
 

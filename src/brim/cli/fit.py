@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print brim.fit/1")
     parser.add_argument("--explain", action="store_true", help="print the rule and the source of each part")
-    parser.add_argument("--ask-engine", action="store_true", help="run llama-fit-params too, where it is on PATH, and show its numbers beside")
+    parser.add_argument("--ask-engine", action="store_true", help="ask llama-fit-params too, or a libllama, where one is here, and show its numbers beside")
     add_devices(parser)
     add_workload(parser)
     asked = parser.parse_args(own)

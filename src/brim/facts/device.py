@@ -36,7 +36,7 @@ class DeviceSpec(Record):
     """What an engine model must know of a device, real or hypothetical. Bytes; `free_bytes` decides how llama.cpp splits layers over several cards.
 
     `compute_capability` is CUDA's, times 100 (890 is 8.9). `unified` says that device and host draw on one pool. `instructions` are the host's processor's
-    (`Device.instructions`), None where they are not known.
+    (`Device.instructions`), None where they are not known; `built_for` those that the engine's build is known to use.
     """
 
     id: str
@@ -46,6 +46,7 @@ class DeviceSpec(Record):
     compute_capability: int = 890
     unified: bool = False
     instructions: "tuple[str, ...] | None" = None
+    built_for: "tuple[str, ...] | None" = None
 
 
 class Memory(Record):

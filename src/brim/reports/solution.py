@@ -112,6 +112,15 @@ def second_opinion(opinion: "SecondOpinion") -> list[str]:
     lines = ["", "the engine itself:" + (f" {' '.join(opinion.command)}" if opinion.command else "")]
     if opinion.rows:
         head = ("device", "what", "brim", "engine", "")
-        cells = [(row.device, row.what, format_bytes(row.brim_bytes), f"{row.engine_mib} MiB", "agrees" if row.agrees else "differs") for row in opinion.rows]
+        cells = [
+            (
+                row.device,
+                row.what,
+                format_bytes(row.brim_bytes),
+                f"{row.engine_mib} MiB" if row.engine_bytes is None else format_bytes(row.engine_bytes),
+                "agrees" if row.agrees else "differs",
+            )
+            for row in opinion.rows
+        ]
         lines.extend("  " + line for line in table([head, *cells], right=(2, 3)))
     return [*lines, *(f"  {item}" for item in opinion.why)]

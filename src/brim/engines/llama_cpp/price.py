@@ -151,7 +151,7 @@ def _weights(hp: Hparams, placement: Placement, checkpoint: Checkpoint, workload
         if not held:
             continue
         if device == HOST:
-            known = next((one.instructions for one in devices if one.backend == HOST), None)
+            known = next((one for one in devices if one.backend == HOST), None)
             parts += repacked.host_parts(hp, placement, checkpoint.tensors, workload, known, version, source)
             continue
         lies = device if placement.spread is None else placement.gpus[0].id

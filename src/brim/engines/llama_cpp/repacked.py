@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from brim.facts.device import DeviceSpec
     from brim.facts.model import Tensor
 
 REPACK, AMX = "CPU_REPACK", "AMX"
@@ -149,22 +150,26 @@ def mapped_range(tensors: "Iterable[Tensor]", names: "Iterable[str]") -> int:
 
 
 def host_parts(
-    hp: Hparams, placement: Placement, tensors: "Iterable[Tensor]", workload: LlamaWorkload, instructions: "tuple[str, ...] | None", version: int, source: str
+    hp: Hparams, placement: Placement, tensors: "Iterable[Tensor]", workload: LlamaWorkload, host: "DeviceSpec | None", version: int, source: str
 ) -> list[Part]:
     """The host's weights by buffer: what is laid out anew is anonymous memory, what is used in place is the file's own pages (with `--no-mmap` memory, too).
 
     Likely is a build for processors with AVX2 or NEON like this one, without AMX, as wheels and packages are made; where the processor is not known nothing is laid out anew.
-    The span holds the widest build and one that lays out nothing.
+    The span holds the widest build and one that lays out nothing; of a build that is known (`built_for`) it is one figure.
     """
     plain = placement.held[HOST]
     if not applies(workload, placement, version):
         return [_in_place(hp, placement, tensors, workload, lay_out(hp, placement, frozenset(), version), Span(low=plain, likely=plain, high=plain), source)]
-    own = None if instructions is None else frozenset(instructions)
+    own = None if host is None or host.instructions is None else frozenset(host.instructions)
     usual = frozenset() if own is None else own - {"amx"}
+    builds: tuple[frozenset[str], ...] = (frozenset(), *(FAMILIES if own is None else (own,)))
+    if host is not None and host.built_for is not None:
+        usual = frozenset(host.built_for)
+        builds = (usual,)
     likely = lay_out(hp, placement, usual, version)
-    others = {words: lay_out(hp, placement, words, version) for words in (FAMILIES if own is None else (own,))}
+    others = {words: lay_out(hp, placement, words, version) for words in builds}
     widest = max(others, key=lambda words: others[words].total)
-    totals = [plain, likely.total, *(laid.total for laid in others.values())]
+    totals = [likely.total, *(laid.total for laid in others.values())]
     parts = []
     for buffer, size in sorted(likely.held.items()):
         again = f"; {likely.twice} of it is the tied embedding, which stays in place as well" if likely.twice else ""

@@ -1,0 +1,129 @@
+"""A bare libllama: how it is found, and that whatever it does when it is asked (hang, crash, refuse, grow, be another build) is an answer and never ours."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from brim.facts.workload import LlamaWorkload
+from brim.probes import libllama, libllama_child
+from brim.values import Missing
+from tests.conftest import ROOT
+
+COMPILER = shutil.which("c++") or shutil.which("g++")
+built = pytest.mark.skipif(COMPILER is None or platform.machine() != "x86_64", reason="a C++ compiler on x86-64 builds the stand-in library")
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory):
+    """The stand-in library with the structs of b11434, and one with larger ones."""
+    folder = tmp_path_factory.mktemp("libllama")
+    made = {}
+    for name, flags in (("plain", []), ("big", ["-DLLAMA_STUB_BIG"])):
+        path = folder / name / "libllama.so"
+        path.parent.mkdir()
+        subprocess.run(
+            [COMPILER, "-shared", "-fPIC", "-O1", *flags, "-o", str(path), str(ROOT / "tests" / "fakes" / "llama_stub.cpp")], check=True, timeout=100
+        )
+        made[name] = str(path)
+    return made
+
+
+def ask(library, mode="", deadline_s=20.0, **asked):
+    """What an ask gives with the stand-in in this mode."""
+    request = libllama.request(library, "m.gguf", LlamaWorkload(**{"ctx": 4096, "slots": 2, **asked}))
+    return libllama.ask(request, deadline_s=deadline_s, environ={**os.environ, "LLAMA_STUB": mode})
+
+
+@built
+def test_it_is_asked_with_the_workloads_own_settings(stubs) -> None:
+    """Bytes by device and by buffer type; context, slots and repacking arrive in the structs; the load is simulated."""
+    found = ask(stubs["plain"])
+    assert [(row.device, row.exact) for row in found.rows] == [("Host", (1500, 8192, 7))]
+    assert found.buffers == (("CPU", 1000), ("CPU_REPACK", 500))
+    assert found.layouts == ("b11434", "b11434")
+    assert isinstance(found.build, Missing)
+    assert ask(stubs["plain"], repack=False).buffers == (("CPU", 1000),)
+
+
+FAULTS = [
+    ("plain", "hang", "no answer within 2 s"), ("plain", "crash", "died by SIGSEGV"), ("plain", "exit", "left with 3"), ("plain", "refuse", "could not load the model"),
+    ("plain", "strange", "whose parameter structs brim does not know"), ("big", "", "whose parameter structs brim does not know: its llama_model_params (104 bytes)"), ("plain", "greedy", "no memory"),
+]  # fmt: skip
+
+
+@built
+@pytest.mark.parametrize(("which", "mode", "said"), FAULTS)
+def test_whatever_it_does_is_an_answer(stubs, which, mode, said) -> None:
+    """A hang ends at the deadline, a crash is told by its signal, structs that are not known are refused by name, and memory has a limit."""
+    found = ask(stubs[which], mode, deadline_s=2.0 if mode == "hang" else 20.0)
+    assert isinstance(found.rows, Missing)
+    assert said in found.rows.detail
+
+
+def test_what_is_no_library_is_an_answer(tmp_path) -> None:
+    """A text file, a library of something else, a path that is not there."""
+    (tmp_path / "libllama.so").write_text("no library")
+    assert "cannot be loaded" in ask(str(tmp_path / "libllama.so")).rows.detail
+    assert "cannot be loaded" in ask(str(tmp_path / "nothing.so")).rows.detail
+    other = next((path for path in ("/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6") if os.path.exists(path)), None)
+    if other is not None:
+        assert "not a libllama" in ask(other).rows.detail
+
+
+def test_where_it_is_found(tmp_path, monkeypatch) -> None:
+    """By name first, then the loader's path, beside llama-server (and in the lib beside its bin), then Python packages of the active environment; nothing is imported."""
+    monkeypatch.setattr(libllama, "_cached", lambda _root: iter(()))
+    monkeypatch.setattr(sys, "path", [])
+    assert libllama.find({}) is None
+    places = ("venv/lib/python3.12/site-packages/llama_cpp/lib/libllama.so", "app/lib/libllama.so.0", "app/bin/libllama.so", "loader/libllama.so")
+    environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": str(tmp_path / "app" / "bin"), "LD_LIBRARY_PATH": str(tmp_path / "loader")}
+    server = tmp_path / "app" / "bin" / "llama-server"
+    server.parent.mkdir(parents=True)
+    server.write_text("#!/bin/sh\n")
+    server.chmod(0o755)
+    for place in places:
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        assert libllama.find(environ) == str(path), place
+    assert libllama.find({**environ, "BRIM_LIBLLAMA": "/named"}) == "/named"
+
+
+@pytest.mark.parametrize(
+    ("build", "size"), [("b11739", 168), ("b11434", 160), ("llama-cpp-python 0.3.30", 160), ("llama-cpp-python 0.3.26", 152), ("llama-cpp-python 0.3.20", 136)]
+)
+def test_sizes_of_the_structs_that_are_known(build, size) -> None:
+    """C's rules of alignment give the sizes that the compilers of those builds gave (the first two were measured)."""
+    fields = dict(libllama_child.CONTEXT)[build]
+    assert libllama_child.lay(fields)[1] == size
+
+
+def test_no_layout_can_be_taken_for_another() -> None:
+    """The defaults of each known layout, written by its own rules into a poisoned buffer, match that layout alone."""
+    for layouts in (libllama_child.MODEL, libllama_child.CONTEXT):
+        for build, fields in layouts:
+            placed, size = libllama_child.lay(fields)
+            raw = bytearray(b"\xa5" * libllama_child.BIG)
+            raw[:size] = bytes(size)
+            usual = {
+                "n_gpu_layers": -1,
+                "threads": 4,
+                "threads_batch": 4,
+                "offload_kqv": 1,
+                "no_perf": 1,
+                "op_offload": 1,
+                "swa_full": 1,
+                "use_mmap": 1,
+                "load_mode": -1,
+                "lazy_mode": 1,
+            }
+            for name, (offset, kind) in placed.items():
+                value = usual.get(name, libllama_child.DEFAULTS.get(name, 0))
+                libllama_child.struct.pack_into(
+                    "Q" if kind == "P" else kind, raw, offset, bool(value) if kind == "?" else float(value) if kind == "f" else int(value)
+                )
+            assert [name for name, other in layouts if libllama_child.matches(bytes(raw), other, size)] == [build]
