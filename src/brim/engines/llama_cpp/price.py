@@ -5,7 +5,7 @@ covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import caches, constants, graphs, hparams, repacked, reserve, weights
+from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory, State
 from brim.engines.llama_cpp.context import Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
@@ -150,16 +150,20 @@ def _weights(hp: Hparams, placement: Placement, checkpoint: Checkpoint, workload
     for device, held in sorted(placement.held.items()):
         if not held:
             continue
-        if device == HOST:
+        if device == HOST and (workload.load_mode == "mmap+mlock" or weights.lays_anew(workload, placement, version)):
+            from brim.engines.llama_cpp import repacked  # on use: a host that only has the embedding of a card's model has no question for it
+
             known = next((one for one in devices if one.backend == HOST), None)
             parts += repacked.host_parts(hp, placement, checkpoint.tensors, workload, known, version, source)
             continue
-        lies = device if placement.spread is None else placement.gpus[0].id
+        lies = device if placement.spread is None or device == HOST else placement.gpus[0].id
         blocks = sum(1 for home in placement.layers[: hp.layers] if home == lies)
-        what = f"{'slices of ' if placement.spread is not None else ''}{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers" + (
-            " and the output layer" if placement.output == lies else ""
+        what = (
+            f"{'slices of ' if placement.spread is not None and device != HOST else ''}{placement.counts[device]} tensors, of {blocks} of {hp.layers} layers"
+            + (" and the output layer" if placement.output == lies else "")
         )
-        rule = f"sum of {what}, each padded to 128, a quantised row that is no multiple of 512 by one partial row = {held}"
+        padding = "each padded to 32" if device == HOST else "each padded to 128, a quantised row that is no multiple of 512 by one partial row"
+        rule = f"sum of {what}, {padding} = {held}"
         parts.append(Part(name="weights", device=device, bytes=exactly(held), rule=rule, source=source))
     return parts
 

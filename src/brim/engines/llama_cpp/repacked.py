@@ -7,7 +7,7 @@ the instructions that a build uses, which are at most those that the processor h
 
 from brim.engines.base import Part
 from brim.engines.llama_cpp.hparams import HEADLESS, Hparams
-from brim.engines.llama_cpp.weights import HOST, Placement, stored_bytes
+from brim.engines.llama_cpp.weights import HOST, Placement, lays_anew, stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS, ggml_tensor_bytes
 from brim.facts.workload import LlamaWorkload
 from brim.units import Span, exactly
@@ -36,7 +36,6 @@ RULES: "dict[str, tuple[tuple[frozenset[str], int, int], ...]]" = {
 }  # fmt: skip
 # type → (the row must be a multiple of, bytes that a block gains); whole matrices have rows in multiples of 32
 AMX_RULES = {"Q4_0": (32, 0), "Q4_1": (32, 0), "Q8_0": (32, 4), "Q4_K": (256, 4), "Q5_K": (256, 4), "Q6_K": (256, 0), "IQ4_XS": (256, 2), "F16": (16, 0)}
-ONLINE = 4282  # weights are laid out anew as they are loaded (PR 10446, 7 December 2024); before, files were made for one kind of processor
 # what a build may use on a processor that is not known: the widest of each family
 FAMILIES = (
     frozenset(("avx2",)),
@@ -45,7 +44,6 @@ FAMILIES = (
     frozenset(("neon", "dotprod", "i8mm")),
     frozenset(("rvv256",)),
 )
-PINNED = frozenset(("cuda", "rocm", "hip", "musa", "xpu", "sycl", "vulkan", "cann"))  # backends with host buffers, which come first in the list of the host's
 # tensors with two dimensions or more that no matrix multiplication reads (src/llama-arch.cpp `LLM_TENSOR_INFOS`), by the last words of their names
 _READ_OTHERWISE = (
     "token_embd.weight", "position_embd.weight", "token_types.weight", "embed_tokens.weight", "attn_rel_b.weight", "compressor_ape.weight", "ffn_gate_tid2eid.weight",
@@ -95,13 +93,6 @@ def bytes_in(buffer: str, dims: "tuple[int, ...]", dtype: str) -> int:
     else:
         held = ggml_tensor_bytes(dtype, dims)
     return -(-held // 32) * 32
-
-
-def applies(workload: LlamaWorkload, placement: Placement, version: int) -> bool:
-    """Whether weights on the host may be laid out anew: not with --no-repack, nor beside cards whose backend has host buffers, unless --no-host passes those over."""
-    if workload.repack is False or version < ONLINE or not placement.held.get(HOST):
-        return False
-    return workload.no_host is True or not any(device.backend in PINNED for device in placement.gpus)
 
 
 def lay_out(hp: Hparams, placement: Placement, instructions: "frozenset[str]", version: int) -> Laid:
@@ -158,7 +149,7 @@ def host_parts(
     The span holds the widest build and one that lays out nothing; of a build that is known (`built_for`) it is one figure.
     """
     plain = placement.held[HOST]
-    if not applies(workload, placement, version):
+    if not lays_anew(workload, placement, version):
         return [_in_place(hp, placement, tensors, workload, lay_out(hp, placement, frozenset(), version), Span(low=plain, likely=plain, high=plain), source)]
     own = None if host is None or host.instructions is None else frozenset(host.instructions)
     usual = frozenset() if own is None else own - {"amx"}

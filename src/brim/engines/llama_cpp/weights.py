@@ -28,6 +28,8 @@ _ON_FIRST = ("token_embd_norm.weight", "token_embd_norm.bias", "per_layer_model_
 NO_ROWS = (
     9890  # `make_gpu_buft_list` throws where a backend has no split buffers (issues 25594 and 25884); CUDA's were removed shortly before (PR 24216, June 2026)
 )
+REPACKED = 4282  # weights are laid out anew as they are loaded (PR 10446, 7 December 2024); before, files were made for one kind of processor
+PINNED = frozenset(("cuda", "rocm", "hip", "musa", "xpu", "sycl", "vulkan", "cann"))  # backends with host buffers, which come first in `make_cpu_buft_list`
 _NO_MUL_MAT = frozenset(("TQ1_0", "TQ2_0", "Q8_1"))
 
 
@@ -85,6 +87,13 @@ def stored_bytes(dtype: str, dims: "tuple[int, ...]", device: str) -> int:
     if device.startswith(("cuda", "rocm", "musa")) and GGML_BLOCKS[dtype][0] > 1 and dims[0] % 512:
         size += ggml_row_bytes(dtype, 512 - dims[0] % 512)
     return -(-size // 128) * 128
+
+
+def lays_anew(workload: LlamaWorkload, placement: "Placement", version: int) -> bool:
+    """Whether the CPU may lay weights out anew: not with --no-repack, nor beside cards whose backend has host buffers, unless --no-host passes those over."""
+    if workload.repack is False or version < REPACKED or not placement.held.get(HOST):
+        return False
+    return workload.no_host is True or not any(device.backend in PINNED for device in placement.gpus)
 
 
 def accelerators(workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]") -> "tuple[DeviceSpec, ...]":
