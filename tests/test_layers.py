@@ -83,7 +83,7 @@ ALLOWED |= {
     "evidence": _BASE | {"coverage", "trend"},
     **dict.fromkeys(("claim", "coverage", "profile", "quality", "runtime_report", "trend", "stores", "watchdog"), _BASE),
     "card_report": _BASE | SPINE | EDGES,
-    "dossier": _BASE | SPINE | EDGES | {"card_report"},
+    "dossier": _BASE | SPINE | EDGES | {"card_report", "control"},
     "learning": _BASE | SPINE | EDGES,
     "verbs": _BASE | SPINE | EDGES | {"api", "card_report", "dossier", "learning"},
 }

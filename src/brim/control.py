@@ -2,6 +2,7 @@
 
 Every field but one is a single aligned 64-bit word, read and written whole, so it is never seen half-written. The one longer field, the last
 checkpoint, stands behind a sequence word (odd while it is written) and a checksum: a reader sees the old record, the new one, or "try again".
+The governor's half also holds the one act that it has begun and that its journal has not taken yet: should it be killed there, the page still says what it did.
 A directive carries its own number in the same word as its code, so an answer always names the request it answers.
 
 Guarantees: one writer a half; a page that is cut short, foreign or of another version is refused with `ValueError`. Layout version 1, native byte order (both
@@ -44,6 +45,9 @@ NAMES = ("run", "slow", "pause", "checkpoint", "stop")
 
 # Words that the governor writes.
 W_MAGIC, W_DIRECTIVE, W_DEADLINE, W_GOVERNOR_BEAT, W_GOVERNOR_PID, W_SLOW_PERMILLE, W_STALE_AFTER, W_DIE_WITH_ME, W_RESUMED_FROM = range(9)
+# What the governor is about to do, until its journal has it: the stamps, the text, and a sum over them (0 where nothing stands there).
+W_AHEAD_LENGTH, W_AHEAD_SUM, W_AHEAD_AT, W_AHEAD_WALL = range(64, 68)
+AHEAD_AT, AHEAD_MAX = 68 * 8, 4096 - 68 * 8
 # Words that the job writes (second half of the page: never on one cache line with the governor's).
 W_JOB_PID, W_JOB_BEAT, W_STEP, W_TOKENS, W_PHASE, W_SEEN, W_ANSWERED, W_EVALUATIONS = range(512, 520)
 W_CK_SEQ, W_CK_STEP, W_CK_STARTED, W_CK_ENDED, W_CK_COMPLETE, W_CK_REQUEST, W_CK_LENGTH, W_CK_SUM = range(528, 536)
@@ -117,6 +121,30 @@ class Page:
     def beat(self, now_ns: int) -> None:
         """The governor is alive."""
         self.words[W_GOVERNOR_BEAT] = now_ns
+
+    # governor → whoever comes after it
+
+    def foretell(self, at_ns: int, wall_ns: int, text: str) -> None:
+        """Note what is about to be done, where the governor's own death cannot take it away and no disk is waited for. Longer texts are cut."""
+        words, raw = self.words, text.encode("utf-8", "replace")[:AHEAD_MAX]
+        words[W_AHEAD_LENGTH] = 0
+        self._map[AHEAD_AT : AHEAD_AT + len(raw)] = raw
+        words[W_AHEAD_AT], words[W_AHEAD_WALL] = at_ns, wall_ns
+        words[W_AHEAD_SUM] = _sum(len(raw), (at_ns, wall_ns), raw)
+        words[W_AHEAD_LENGTH] = len(raw)
+
+    def told(self) -> None:
+        """The journal has what was foretold."""
+        self.words[W_AHEAD_LENGTH] = 0
+
+    def foretold(self) -> "tuple[int, int, str] | None":
+        """(monotonic ns, wall ns, text) of what was about to be done and is in no journal yet; None where there is nothing, or it was not written to its end."""
+        words = self.words
+        length, at_ns, wall_ns = words[W_AHEAD_LENGTH], words[W_AHEAD_AT], words[W_AHEAD_WALL]
+        if not 0 < length <= AHEAD_MAX:
+            return None
+        raw = self._map[AHEAD_AT : AHEAD_AT + length]
+        return (at_ns, wall_ns, raw.decode("utf-8", "replace")) if words[W_AHEAD_SUM] == _sum(length, (at_ns, wall_ns), raw) else None
 
     # job → governor
 

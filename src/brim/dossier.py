@@ -3,7 +3,7 @@
 import json
 import os
 
-from brim import evidence
+from brim import control, evidence
 from brim.errors import BrimError, BrokenJournal, Unreadable
 from brim.facts.evidence import Comparison, Evidence
 from brim.facts.settings import FLOOR_BYTES
@@ -77,6 +77,22 @@ def interrupted(folder: str) -> "dict[str, Any] | None":
     for line in store.events(os.path.join(folder, "journal.db")):
         last = line
     return body_of(last) if last is not None and last.kind == "end" else None
+
+
+def foretold(folder: str) -> str:
+    """What brim was doing when it was killed, and had not yet written into the journal: it stands on the control page, under no chain. Empty for any other run."""
+    if finished(folder):
+        return ""
+    path = next((str(body_of(line).get("control", "")) for line in store.events(os.path.join(folder, "journal.db")) if line.kind == "launched"), "")
+    try:
+        page = control.Page(path) if path else None
+    except (OSError, ValueError):
+        return ""
+    if page is None:
+        return ""
+    there = page.foretold() if not os.path.exists(f"/proc/{page.words[control.W_GOVERNOR_PID]}") else None
+    page.close()
+    return "" if there is None else there[2].strip()
 
 
 def recover(folder: str) -> bool:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from brim.seams import Clock, Probe
 
 STOPPED = Stopped.exit_code
+KEEP_FORETOLD_S = 7 * 86_400
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -330,7 +331,7 @@ def _make_page(limits: "Limits", extras: Extras, clock: "Clock") -> "Page | None
 
 
 def _sweep(folder: str) -> None:
-    """Take away pages whose governor and job are both gone (a governor that was killed leaves its page to the job)."""
+    """Take away pages whose governor and job are both gone; one that tells what its governor was doing when it was killed stays for a week (brim verify reads it)."""
     for entry in os.listdir(folder):
         if not (entry.startswith(f"brim-{os.getuid()}-") and entry.endswith(".control")):
             continue
@@ -339,10 +340,18 @@ def _sweep(folder: str) -> None:
         except (OSError, ValueError):
             continue
         pids = page.words[control.W_GOVERNOR_PID], page.words[control.W_JOB_PID]
-        if not any(pid and os.path.exists(f"/proc/{pid}") for pid in pids):
+        if not any(pid and os.path.exists(f"/proc/{pid}") for pid in pids) and (page.foretold() is None or _age_s(page.path) > KEEP_FORETOLD_S):
             _put_away(page)
         else:
             page.close()
+
+
+def _age_s(path: str) -> float:
+    """How long ago a file was written; 0 where it is gone."""
+    try:
+        return max(0.0, time.time() - os.stat(path).st_mtime)
+    except OSError:
+        return 0.0
 
 
 def _put_away(page: "Page") -> None:

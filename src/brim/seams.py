@@ -60,11 +60,20 @@ class Sink(Protocol):
     """Where records go. `append` returns only after the record is as durable as its kind asks for."""
 
     def append(
-        self, kind: str, body: "Mapping[str, Any]", *, durable: bool = True, synced: bool = True, deadline_ns: int | None = None, may_wait: bool = False
+        self,
+        kind: str,
+        body: "Mapping[str, Any]",
+        *,
+        durable: bool = True,
+        synced: bool = True,
+        deadline_ns: int | None = None,
+        may_wait: bool = False,
+        stamp: "tuple[int, int] | None" = None,
     ) -> bool:
         """Add one record. False where it was not on disk within the deadline; it is still written when the disk answers.
 
-        One that is not `synced` is there when our own death cannot take it away; one that `may_wait` is kept a few seconds for company.
+        One that is not `synced` is there when our own death cannot take it away; one that `may_wait` is kept a few seconds for company; `stamp` is (monotonic, wall) ns of
+        what was before now.
         """
 
 

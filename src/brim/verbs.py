@@ -41,6 +41,11 @@ def interrupted(run: str) -> bool:
     return dossier.interrupted(api.run_folder(run)) is not None
 
 
+def foretold(run: str) -> str:
+    """What brim was doing when it was killed and the journal does not hold; empty for a run that ended, or goes on."""
+    return dossier.foretold(api.run_folder(run))
+
+
 def recover(run: str) -> bool:
     """Write the reports of a run whose ending was interrupted from its journal; False where there is nothing to do."""
     return dossier.recover(api.run_folder(run))

@@ -15,6 +15,7 @@ def main(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     path, lines, head = api.verify(asked.run)
     over, cut = verbs.finished(asked.run), verbs.interrupted(asked.run)
+    begun = verbs.foretold(asked.run)
     if asked.sign is not None:
         verbs.sign_run(asked.run, asked.sign)
     signer = verbs.check_signature(asked.run, asked.signed_by)
@@ -28,9 +29,10 @@ def main(argv: list[str]) -> int:
                 "intact": True,
                 "finished": over,
                 "interrupted": cut,
+                "foretold": begun,
                 "signed_by": signer,
             }
         )
     else:
-        print(text.verified(path, lines, head, signer, finished=over, interrupted=cut))
+        print(text.verified(path, lines, head, signer, finished=over, interrupted=cut, foretold=begun))
     return 0

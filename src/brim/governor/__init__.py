@@ -1,4 +1,4 @@
-"""Read, decide, record, look again, act, record, sleep: one screen, in that order; the record precedes the act, but no stop waits on a disk."""
+"""Read, decide, foretell, look again, act, record, sleep: one screen, in that order; what is foretold outlives us, and no act waits on a disk."""
 
 from brim import policy
 from brim.actions.notify import to_stderr
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from brim.policy.states import Decision, Intent, State
     from brim.probes.wakes import Wakes
     from brim.seams import Clock, Sink
+
+    Done = tuple[Intent, tuple[int, int], str, int]  # what was done, the stamp of its beginning, the outcome in words, how long it took (ns)
 
     class Job(Protocol):
         """The child as the governor sees it."""
@@ -125,8 +127,10 @@ class Governor:
             decision = policy.decide(self._limits, state, seen.look, now)
             self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + now - before
             before, was, state = now, state, decision.state
-            self._note(was, decision, seen, now)
-            self._do_all(decision.intents, seen)
+            stamp = now, self._clock.wall_ns()
+            done = self._act(decision, seen)
+            self._note(was, decision, seen, stamp)
+            self._do_all(decision.intents, seen, done, stamp)
             self._watch(decision, seen, now)
             self._ask_anew(wakes, state)
             alone = alone + 1 if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED) else 0
@@ -157,9 +161,9 @@ class Governor:
             self._said_leader = True
         return tuple(found)
 
-    def _note(self, was: "State", decision: "Decision", seen: "Seen", now: int) -> None:
+    def _note(self, was: "State", decision: "Decision", seen: "Seen", stamp: "tuple[int, int]") -> None:
         """Keep the extremes; record faults and checkpoints as they come, and a sample at each poll and whenever something is done."""
-        look, state = seen.look, decision.state
+        look, state, now = seen.look, decision.state, stamp[0]
         self._looks += 1
         usage = look.usage
         free = {track.name.removeprefix("memory:"): track.value for track in state.tracks if track.kind == "memory" and not track.lost}
@@ -174,7 +178,7 @@ class Governor:
             if track.kind == FAULT and track.since_ns == now and track.level in (BLOCK, THROTTLE):
                 lost = {"device": track.name.removeprefix("faults:"), "reason": track.why}
                 loss = {"unpredicted": policy.losses.unpredicted(was, track), "checkpoint_age_ns": policy.losses.checkpoint_age_ns(state, now)}
-                self._journal.append("fault", {**lost, **(loss if track.level == BLOCK else {})}, durable=False)
+                self._journal.append("fault", {**lost, **(loss if track.level == BLOCK else {})}, durable=False, stamp=stamp)
         if state.checkpoint_at_ns != was.checkpoint_at_ns and look.words is not None:
             words = look.words
             body = {"step": words.checkpoint_step, "path": words.checkpoint_path, "complete": True, "at_ns": words.checkpoint_ended_ns}
@@ -187,43 +191,67 @@ class Governor:
             alone = (look.wakes or decision.intents or state.level != RUN) and not any(intent.action != NOTIFY for intent in decision.intents)
             # Where looks are far apart the next line would be too long in coming.
             seldom = self._limits.poll_ns > SELDOM_NS and not decision.intents
-            self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not (alone or seldom))
+            self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not (alone or seldom), stamp=stamp)
 
-    def _do_all(self, intents: "tuple[Intent, ...]", seen: "Seen") -> None:
-        """Write the notices down, act, and only then tell people: what is told can wait, the act cannot."""
+    def _act(self, decision: "Decision", seen: "Seen") -> "list[Done]":
+        """Foretell and do what is to be done (the hands look at the identity again); it is written down afterwards. Nothing without a page: the journal comes first then.
+
+        What is foretold stands on the control page, in memory that outlives us; the journal's commit costs milliseconds on a machine that was idle.
+        """
+        done: list[Done] = []
+        foretold = ""
+        for intent in decision.intents if self._page is not None else ():
+            if intent.action != NOTIFY:
+                stamp = self._clock.now_ns(), self._clock.wall_ns()
+                foretold += f"{_kind(intent)}: {intent.why}\n"
+                self._page.foretell(*stamp, foretold)  # type: ignore[union-attr]
+                outcome = self._hands.do(intent, seen.look)
+                done.append((intent, stamp, outcome, self._clock.now_ns() - stamp[0]))
+        return done
+
+    def _do_all(self, intents: "tuple[Intent, ...]", seen: "Seen", done: "list[Done]", stamp: "tuple[int, int]") -> None:
+        """Write the notices down, do what is not done yet, write down what is, and only then tell people: what is told can wait, the act cannot."""
         acts = [intent for intent in intents if intent.action != NOTIFY]
         for intent in intents:
             if intent.action == NOTIFY:
-                self._journal.append("level", {"level": intent.level, "reason": intent.why}, durable=False, may_wait=bool(acts))
-        for intent in acts:
-            self._carry_out(intent, seen)
+                self._journal.append("level", {"level": intent.level, "reason": intent.why}, durable=False, may_wait=bool(acts), stamp=stamp)
+        held = True
+        for intent, at, outcome, took in done or (self._recorded(intent, seen) for intent in acts):
+            if intent.action == STOP:
+                self._stages.append(intent.stage)
+            if intent.action == VERIFY:
+                self._after = outcome
+            kind = _kind(intent)
+            if done:
+                held = self._record("intent", {"kind": kind, "reason": intent.why}, stamp=at) and held
+            self._record("outcome", {"kind": kind, "outcome": outcome, "took_ns": took}, wait=False)
+            self._hands.do(intent.replace(action=NOTIFY, why=f"{kind}: {intent.why}; {outcome}"), seen.look)
+        if done and held and self._page is not None:
+            self._page.told()
         for intent in intents:
             if intent.action == NOTIFY:
                 self._hands.do(intent, seen.look)
 
-    def _carry_out(self, intent: "Intent", seen: "Seen") -> None:
-        """Record, act (the hands look at the identity again), record."""
-        kind = intent.action + (f":{intent.stage}" if intent.stage else "")
-        if intent.action == STOP:
-            self._stages.append(intent.stage)
-        self._record("intent", {"kind": kind, "reason": intent.why})
+    def _recorded(self, intent: "Intent", seen: "Seen") -> "Done":
+        """Record, then act."""
+        stamp = self._clock.now_ns(), self._clock.wall_ns()
+        self._record("intent", {"kind": _kind(intent), "reason": intent.why}, stamp=stamp)
         began = self._clock.now_ns()
         outcome = self._hands.do(intent, seen.look)
-        self._record("outcome", {"kind": kind, "outcome": outcome, "took_ns": self._clock.now_ns() - began}, wait=False)
-        if intent.action == VERIFY:
-            self._after = outcome
-        self._hands.do(intent.replace(action=NOTIFY, why=f"{kind}: {intent.why}; {outcome}"), seen.look)
+        return intent, stamp, outcome, self._clock.now_ns() - began
 
-    def _record(self, kind: str, body: "dict[str, object]", *, wait: bool = True) -> None:
-        """Try the record within the deadline; where the disk does not answer, say so, and let the record follow, marked late.
+    def _record(self, kind: str, body: "dict[str, object]", *, wait: bool = True, stamp: "tuple[int, int] | None" = None) -> bool:
+        """Try the record within the deadline; where the disk does not answer, say so, and let the record follow, marked late. False then.
 
-        It is there before the act in that our own death cannot take it away; the flush to the disk follows while the act is under way.
+        Once it is there our own death cannot take it away; the flush to the disk follows.
         """
         if not wait:
-            self._journal.append(kind, body, durable=False)
-        elif not self._journal.append(kind, body, synced=False, deadline_ns=RECORD_DEADLINE_NS):
-            to_stderr(f"the journal did not take the record {kind} {body} in {RECORD_DEADLINE_NS // 10**6} ms; going on without it")
-            self._journal.append(kind, {**body, "late": True}, durable=False)
+            return self._journal.append(kind, body, durable=False)
+        if self._journal.append(kind, body, synced=False, deadline_ns=RECORD_DEADLINE_NS, stamp=stamp):
+            return True
+        to_stderr(f"the journal did not take the record {kind} {body} in {RECORD_DEADLINE_NS // 10**6} ms; going on without it")
+        self._journal.append(kind, {**body, "late": True}, durable=False, stamp=stamp)
+        return False
 
     def _ended(self, status: int, state: "State") -> Ending:
         """Nobody of the job is left (or nobody can be killed)."""
@@ -239,6 +267,11 @@ class Governor:
             level_ns=self._level_ns, looks=self._looks, cause=halt.cause if halt else "", checkpoint=checkpoint_of(state), answered=state.answers + int(bool(halt and halt.answered)),
             unanswered=state.unanswered + int(bool(halt and halt.number >= 0 and not halt.answered)), stages=tuple(self._stages), after=self._after,
         )  # fmt: skip
+
+
+def _kind(intent: "Intent") -> str:
+    """What an intent is called in the journal."""
+    return intent.action + (f":{intent.stage}" if intent.stage else "")
 
 
 def checkpoint_of(state: "State", path: str = "") -> Checkpointed:

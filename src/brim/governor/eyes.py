@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 SIGTERM = 15
-# While nothing happens who belongs to the job is listed this often only: the list is a third of a look, and what the job holds is asked without it.
+# While nothing happens who belongs to the job is listed this often only: the list is a third of a look, and what the job holds is asked without it. A kernel notice
+# of memory asks for a fast answer and not for a new list; whoever sends a signal makes one of his own.
 LIST_NS = 5_000_000_000
 FIRST_LISTS = 3
 
@@ -69,7 +70,7 @@ class Eyes:
     ) -> Seen:
         """Look once. With `halting` it is also asked what SIGTERM does to the leader; `ended` says that the leader has an exit status."""
         reading = self._probe.read(now)
-        pids = self._list(reading, now, soon=bool(halting or ended or wishes or wakes))
+        pids = self._list(reading, now, soon=bool(halting or ended or wishes or any(not name.startswith("threshold") for name in wakes)))
         usage = self._process.usage(self._leader)
         held = tuple((device.id, self._held(device, usage, pids)) for device in reading.devices)
         look = Look(

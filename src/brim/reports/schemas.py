@@ -400,9 +400,10 @@ SCHEMAS: "dict[str, dict[str, Any]]" = {
             "intact": {"type": "boolean"},
             "finished": {"type": "boolean"},
             "interrupted": {"type": "boolean"},
+            "foretold": _TEXT,
             "signed_by": {"type": ["string", "null"]},
         },
-        optional=("finished", "interrupted"),
+        optional=("finished", "interrupted", "foretold"),
     ),
     "claims": _document(
         "brim.claims/1",

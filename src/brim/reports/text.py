@@ -69,12 +69,14 @@ def prediction(answer: "Prediction", *, explain: bool) -> str:
     return "\n".join([*lines, f"note: {CAVEAT}"])
 
 
-def verified(path: str, lines: int, head: str, signer: str | None = None, *, finished: bool = True, interrupted: bool = False) -> str:
-    """What `brim verify` says of a good journal; of a run without an end, that it is unfinished."""
+def verified(path: str, lines: int, head: str, signer: str | None = None, *, finished: bool = True, interrupted: bool = False, foretold: str = "") -> str:
+    """What `brim verify` says of a good journal; of a run without an end, that it is unfinished, and what brim was doing when it was killed."""
     said = f"Signed by {signer}." if signer else "Without a signature this proves consistency, not authorship."
     open_end = "" if finished else "The run is unfinished: it is still going, or it ended without a report; lines cut off its end cannot be told.\n"
     if interrupted:
         open_end = "The run has ended, and brim was ended before it wrote the report: the end record holds it, and brim report writes it.\n"
+    if foretold:
+        open_end += f"brim was killed while it did this, which stands on the control page and under no chain: {'; '.join(foretold.splitlines())}\n"
     return f"{path}: {lines} lines, chain intact, head {head}\n{open_end}{said}"
 
 
