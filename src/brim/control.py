@@ -160,6 +160,10 @@ class Page:
         words[W_CK_SUM] = _sum(sequence + 1, fields, raw)
         words[W_CK_SEQ] = sequence + 1
 
+    def said(self) -> "tuple[int, bytes]":
+        """Everything the job says but its beat and its counters of steps and tokens, to tell whether it has said something new."""
+        return self.words[W_JOB_PID], self._map[W_PHASE * 8 : (W_CK_SUM + 1) * 8]
+
     def last_checkpoint(self) -> "CheckpointNote | None":
         """The last checkpoint that the job published; None where there is none or one is being written (look again)."""
         words = self.words

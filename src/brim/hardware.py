@@ -97,6 +97,10 @@ class Machine:
         unwatched = tuple(row for row in self._first if not any(row.backend == BACKENDS.get(vendor) for vendor in answers))
         return self._settled(now_ns, (*self._rows(answers), *unwatched), host)
 
+    def glance(self) -> "int | None":
+        """What the host has available now (bytes), without the devices; None where that cannot be told without a whole look."""
+        return None if self._script is not None or self._watches is None else self._host.glance()
+
     def _ask(self, present: Present) -> "dict[str, Answer]":
         """The answers of the vendors that are here, all within the deadline; nvidia-smi where the library could not be loaded."""
         vendors = [

@@ -182,7 +182,16 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     )  # fmt: skip
     watch, put_down = _watchers(book, limits, extras, hands)
     governor = Governor(
-        child, limits.replace(woken=wakes[1]), eyes=eyes, hands=hands, journal=book.journal, clock=clock, wakes=wakes[0], page=page, watch=watch
+        child,
+        limits.replace(woken=wakes[1]),
+        eyes=eyes,
+        hands=hands,
+        journal=book.journal,
+        clock=clock,
+        wakes=wakes[0],
+        page=page,
+        watch=watch,
+        glances=_may_glance(limits, extras),
     )
     usual = come_first()
     try:
@@ -361,6 +370,11 @@ def _put_away(page: "Page") -> None:
         os.unlink(path)
     except OSError:
         return
+
+
+def _may_glance(limits: "Limits", extras: Extras) -> bool:
+    """Whether looks may be left out while nothing is near: not where each is shown to somebody, keeps something else going, or reaps for a whole container."""
+    return extras.watch is None and extras.artifact is None and not extras.throughput[0] and limits.power_cap_w is None and os.getpid() != 1
 
 
 def _make_wakes(child: Child, group: Group, probe: "Probe", limits: "Limits", clock: "Clock") -> "tuple[Wakes, bool]":

@@ -100,6 +100,23 @@ def test_the_smallest_room_counts(tmp_path) -> None:
     assert (host.cgroup_limit_bytes, host.cgroup_path, host.available_bytes) == (1000000, "/sys/fs/cgroup/a/b/memory.max", 100000)
 
 
+@pytest.mark.parametrize(
+    ("own", "groups"),
+    [
+        (V1, v1("/a/b", 1000, usage=700, cache=300)),
+        (V1, v1("/a/b", 9223372036854771712)),
+        (V2, v2("/a/b", "2000", 900, 100)),
+        (V2, v2("/a/b", "max")),
+        ("", {}),
+    ],
+)
+def test_a_glance_says_what_a_look_says(tmp_path, own, groups) -> None:
+    """What the host has available is the same at a glance: under a limit of either version, and without one; nothing before the first look."""
+    probe = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": own, **groups})
+    assert probe.glance() is None
+    assert probe.read().available_bytes == probe.glance()
+
+
 def test_events_pressure_and_sensors(tmp_path) -> None:
     """memory.events, PSI of host and group, the hottest CPU and NVMe sensor with its limit; what is absent says so."""
     base = "/sys/fs/cgroup/a/b/"

@@ -27,7 +27,10 @@ def test_the_working_set_of_the_jobs_own_group(tmp_path, files, by, peak) -> Non
     """Usage less the file cache that can be dropped, less mapped files, which are told apart; v1 and v2 alike; a peak that is not told is missing."""
     for name, content in files.items():
         (tmp_path / name).write_text(f"{content}")
-    found = ProcessProbe(group_dir=str(tmp_path)).usage(Identity(pid=7, birth=1))
+    probe = ProcessProbe(group_dir=str(tmp_path))
+    assert probe.glance() is None
+    found = probe.usage(Identity(pid=7, birth=1))
+    assert probe.glance() == found.held_bytes
     assert found.held_bytes == (800 - 150 - 100) * MIB
     assert found.mapped_file_bytes == 100 * MIB
     assert found.processes == 2

@@ -174,6 +174,23 @@ def test_resume_words(page):
     assert job(None, "from brim import client\nassert client.resume_from()=='' and client.resume_step(3)==3").ended() == 0
 
 
+def test_what_is_foretold_outlives_its_writer(tmp_path):
+    """What the governor is about to do can be read after SIGKILL at once afterwards, with its stamps; it is gone when the journal has it; a damaged one is none; a long one is cut."""
+    path = tmp_path / "control"
+    control.Page.create(str(path), stale_after_ns=10**12).close()
+    code = f"import os\nfrom brim import control\np=control.Page({str(path)!r})\np.foretell(7, 8, 'stop:killing: memory é')\nos.kill(os.getpid(), 9)"
+    assert Job(None, code).ended() == -9
+    page = control.Page(str(path))
+    assert page.foretold() == (7, 8, "stop:killing: memory é")
+    page.words[control.W_AHEAD_WALL] += 1
+    assert page.foretold() is None
+    page.foretell(9, 10, "x" * 10_000)
+    assert page.foretold() == (9, 10, "x" * control.AHEAD_MAX)
+    page.told()
+    assert page.foretold() is None
+    page.close()
+
+
 def test_the_client_imports_almost_nothing():
     """`import brim.client` loads no module of the standard library that a bare interpreter lacks, but mmap and time."""
     code = "import sys\nbefore=set(sys.modules)\nimport brim.client\nprint(*sorted(set(sys.modules)-before))"

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from brim import control
 from brim.actions.group import Group
 from brim.actions.keeper import Keeper
 from brim.actions.notify import Notifier
@@ -251,6 +252,39 @@ def test_a_governor_that_is_killed_takes_the_job_along_if_asked(tmp_path) -> Non
     launched = next(body for kind, body in lines(tmp_path / "second") if kind == "launched")
     assert launched["pid"] == left[0]
     os.kill(left[0], signal.SIGKILL)
+
+
+def ended(run) -> None:
+    """The run ends well; its pipes are read."""
+    run.communicate(timeout=20)
+    assert run.returncode == 0
+
+
+def test_what_a_killed_governor_was_doing_is_told(tmp_path) -> None:
+    """An act that was foretold on the control page and is in no journal is told by `brim verify`; the page stays while it tells something, and goes when it does not."""
+    run = brim(tmp_path, "--", "sleep", "67", start_new_session=True)
+    until(lambda: _sleepers("67"))
+    time.sleep(0.2)
+    run.kill()
+    run.stdout.close()
+    run.stderr.close()
+    run.wait()
+    os.kill(_sleepers("67")[0], signal.SIGKILL)
+    path = next(body for kind, body in lines(tmp_path / "run") if kind == "launched")["control"]
+    page = control.Page(path)
+    page.foretell(1, 2, "stop:terminating: memory is short\n")
+    ended(brim(tmp_path, "--", "true", name="other"))
+    said = subprocess.run([sys.executable, "-m", "brim", "verify", str(tmp_path / "run")], env=ENV, capture_output=True, text=True, check=True).stdout
+    assert "brim was killed while it did this" in said
+    assert "stop:terminating: memory is short" in said
+    page.told()
+    page.close()
+    ended(brim(tmp_path, "--", "true", name="third"))
+    assert not os.path.exists(path)
+    document = subprocess.run(
+        [sys.executable, "-m", "brim", "verify", "--json", str(tmp_path / "run")], env=ENV, capture_output=True, text=True, check=True
+    ).stdout
+    assert json.loads(document)["foretold"] == ""
 
 
 @pytest.fixture

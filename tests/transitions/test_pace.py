@@ -6,6 +6,8 @@ from brim.facts.look import Look
 from brim.facts.settings import Limits
 from brim.governor import CROSSED_NS, Governor
 from brim.governor.eyes import Seen
+from brim.policy import begin
+from brim.policy.states import NOTIFY, STOP, Decision, Intent
 from brim.values import Missing
 
 
@@ -59,3 +61,56 @@ def test_a_threshold_is_followed_by_one_more_look_soon() -> None:
     )
     governor.govern()
     assert parts.waits[:3] == [10**9, CROSSED_NS, 10**9]
+
+
+class Order(Parts):
+    """The same, with a page and a look that wants a stop: what was called, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.words, self.taken = [], [0] * 600, True
+
+    def beat(self, _now: int) -> None:
+        pass
+
+    def foretell(self, at_ns: int, _wall_ns: int, text: str) -> None:
+        self.calls.append(("foretell", at_ns, text))
+
+    def told(self) -> None:
+        self.calls.append(("told",))
+
+    def do(self, intent: object, _look: object) -> str:
+        self.calls.append(("do", intent.action, intent.stage))
+        return "done"
+
+    def append(self, kind: str, body: dict, *, stamp: tuple = (0, 0), **_: object) -> bool:
+        self.calls.append((kind, stamp[0], body.get("kind")))
+        return self.taken
+
+
+def _acts(page: bool, taken: bool = True) -> list:
+    parts = Order()
+    parts.taken = taken
+    clock = FakeClock(5)
+    governor = Governor(parts, Limits(), eyes=parts, hands=parts, journal=parts, clock=clock, wakes=parts, page=parts if page else None, watch=lambda *_: None)
+    seen = Seen(look=Look(reading=Reading(at_ns=5, devices=(), host=Host()), usage=Missing(reason="failed", detail="")), pids=())
+    intents = (Intent(action=NOTIFY, why="level run → block", level="block"), Intent(action=STOP, why="memory", stage="asked"))
+    decision = Decision(state=begin(0), intents=intents, reasons=(), next_look_ns=1)
+    governor._do_all(intents, seen, governor._act(decision, seen), (5, 6))
+    return [call for call in parts.calls if call[:2] != ("do", "notify")]
+
+
+def test_an_act_is_foretold_before_it_and_recorded_after_it() -> None:
+    """With a page: foretold, done, then level, intent (with the stamp of before the act) and outcome, then the page is cleared. Without one the journal has the intent first."""
+    assert _acts(page=True) == [
+        ("foretell", 5, "stop:asked: memory\n"), ("do", "stop", "asked"), ("level", 5, None), ("intent", 5, "stop:asked"), ("outcome", 0, "stop:asked"), ("told",),
+    ]  # fmt: skip
+    assert _acts(page=False) == [("level", 5, None), ("intent", 5, "stop:asked"), ("do", "stop", "asked"), ("outcome", 0, "stop:asked")]
+
+
+def test_what_the_journal_refused_stays_on_the_page(capfd) -> None:
+    """A dead disk: the act is done, stderr says that it has no record, and the page keeps what it was."""
+    calls = _acts(page=True, taken=False)
+    assert ("told",) not in calls
+    assert calls[1] == ("do", "stop", "asked")
+    assert "did not take the record" in capfd.readouterr().err

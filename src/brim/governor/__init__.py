@@ -5,7 +5,9 @@ from brim.actions.notify import to_stderr
 from brim.facts.look import GONE
 from brim.facts.process import Checkpointed, Ending
 from brim.governor.eyes import Eyes
+from brim.governor.glances import Glances
 from brim.governor.hands import Hands
+from brim.policy import quiet
 from brim.policy.states import BLOCK, ENDED, FAULT, KILLING, NOTIFY, RUN, STOP, THROTTLE, VERIFY
 from brim.values import Missing, plain
 
@@ -68,10 +70,12 @@ class Governor:
         wakes: "Wakes",
         page: "Page | None",
         watch: "Callable[[Decision, Seen, int], None]",
+        glances: bool = False,
     ) -> None:
         self._job, self._limits, self._eyes, self._hands, self._journal = job, limits, eyes, hands, journal
         self._clock, self._wakes, self._page, self._watch = clock, wakes, page, watch
         self._asked, self._rest = 0, False
+        self._glances = Glances(limits, eyes=eyes, clock=clock, wakes=wakes, page=page) if glances else None
         self._peak: list[int | None] = [None, None, None]  # held, mapped, lowest free
         self._level_ns: dict[str, int] = {}
         self._looks = 0
@@ -124,7 +128,7 @@ class Governor:
                 ready=self._job.is_ready(),
             )
             pids = seen.pids
-            decision = policy.decide(self._limits, state, seen.look, now)
+            decision = policy.decide(self._limits, state if self._glances is None else self._glances.caught_up(state), seen.look, now)
             self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + now - before
             before, was, state = now, state, decision.state
             stamp = now, self._clock.wall_ns()
@@ -140,8 +144,18 @@ class Governor:
                 return self._ended(-9 if status is None else status, state)
             if status is not None:
                 self._wakes.forget(self._job.pidfd)  # it stays readable from now on
-            ahead = min(decision.next_look_ns, CROSSED_NS) if any(name.startswith("threshold") for name in wakes) else decision.next_look_ns
-            wakes = self._wakes.wait(ahead if status is None else min(ahead, 5_000_000 if alone else 50_000_000))
+            wakes = self._wait(decision, seen, wakes, now, ended=status is not None, alone=alone)
+
+    def _wait(self, decision: "Decision", seen: "Seen", wakes: tuple[str, ...], now: int, *, ended: bool, alone: int) -> tuple[str, ...]:
+        """Wait for the next whole look, where nothing is near with glances alone; the names of what came (`wakes`: what ended the last wait)."""
+        if ended:
+            return self._wakes.wait(min(decision.next_look_ns, 5_000_000 if alone else 50_000_000))
+        if any(name.startswith("threshold") for name in wakes):
+            return self._wakes.wait(min(decision.next_look_ns, CROSSED_NS))
+        band = quiet.NOT_QUIET if self._glances is None or wakes else quiet.quiet(self._limits, seen.look, decision, now)
+        if self._glances is None or band.until_ns <= now:
+            return self._wakes.wait(decision.next_look_ns)
+        return self._glances.until_needed(band, seen, lambda: bool(self._asked or self._rest))
 
     def _ask_anew(self, wakes: tuple[str, ...], state: "State") -> None:
         """A threshold of the kernel was crossed without a limit being passed: set it where the limit is now."""
@@ -164,16 +178,15 @@ class Governor:
     def _note(self, was: "State", decision: "Decision", seen: "Seen", stamp: "tuple[int, int]") -> None:
         """Keep the extremes; record faults and checkpoints as they come, and a sample at each poll and whenever something is done."""
         look, state, now = seen.look, decision.state, stamp[0]
-        self._looks += 1
+        glances, most, least = (0, None, None) if self._glances is None else self._glances.write_down(self._journal)
+        self._looks += 1 + glances
         usage = look.usage
         free = {track.name.removeprefix("memory:"): track.value for track in state.tracks if track.kind == "memory" and not track.lost}
         lowest = min((int(value) for value in free.values() if value is not None), default=None)
-        if not isinstance(usage, Missing):
-            for index, value in enumerate((usage.held_bytes, usage.mapped_file_bytes)):
-                if isinstance(value, int):
-                    self._peak[index] = max(value, self._peak[index] or 0)
-        if lowest is not None:
-            self._peak[2] = lowest if self._peak[2] is None else min(lowest, self._peak[2])
+        held, mapped = (None, None) if isinstance(usage, Missing) else (usage.held_bytes, usage.mapped_file_bytes)
+        for index, values, worst in ((0, (held, most), max), (1, (mapped,), max), (2, (lowest, least), min)):
+            numbers = [value for value in (*values, self._peak[index]) if isinstance(value, int)]
+            self._peak[index] = worst(numbers, default=None)
         for track in state.tracks:
             if track.kind == FAULT and track.since_ns == now and track.level in (BLOCK, THROTTLE):
                 lost = {"device": track.name.removeprefix("faults:"), "reason": track.why}

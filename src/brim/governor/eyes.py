@@ -28,6 +28,10 @@ if TYPE_CHECKING:
             """Say what the job holds on the host."""
             ...
 
+        def glance(self) -> "int | None":
+            """What the job holds on the host (bytes), from its own group; None where it has none."""
+            ...
+
         def on_signal(self, pid: int, number: int) -> str:
             """Say what a signal does to a process: caught, ignored, default, unknown."""
             ...
@@ -86,6 +90,13 @@ class Eyes:
             wakes=wakes,
         )
         return Seen(look=look, pids=pids)
+
+    def glance(self) -> "tuple[int, int] | None":
+        """(what the host has available, what the job holds) in bytes, nothing else; None where that takes a whole look."""
+        probe_glance = getattr(self._probe, "glance", None)
+        available = None if probe_glance is None else probe_glance()
+        held = None if available is None else self._process.glance()
+        return None if available is None or held is None else (available, held)
 
     def _list(self, reading: "Reading", now: int, *, soon: bool) -> tuple[int, ...]:
         """Who is of the job: listed anew where something happens, where a card says which process holds what, at the first looks, and every few seconds."""

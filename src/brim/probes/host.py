@@ -109,6 +109,21 @@ class HostProbe:
             self._slow = self._seldom()
         return Host(**cells, **self._slow)
 
+    def glance(self) -> "int | None":
+        """What the host has available now (bytes), as `read` would say it: MemAvailable, and no more than the room under any limit. None where a file does not answer."""
+        text = self._meminfo.read()
+        available = 0 if isinstance(text, Missing) else field(text, b"MemAvailable:") * 1024
+        if not available or self._groups is None:
+            return None
+        for group in self._groups:
+            limit = group.ceiling
+            if isinstance(limit, int) and limit < NO_LIMIT:
+                held = group.working_set()[1]
+                if isinstance(held, Missing):
+                    return None
+                available = min(available, max(0, limit - held))
+        return available
+
     def _seldom(self) -> "dict[str, Any]":
         """What moves slowly, or is asked for by nobody in a hurry."""
         cells: dict[str, Any] = {}

@@ -39,6 +39,18 @@ class _GroupFiles:
         self.prefix, self.mapped = (b"total_", b"total_mapped_file") if v1 else (b"", b"file_mapped")
         self.by = f"the working set of the job's own cgroup, mapped files apart ({'v1' if v1 else 'v2'})"
 
+    def sizes(self) -> "tuple[int, int] | None":
+        """(held, mapped files) in bytes: usage less the files that reclaim would take first; None where the group does not tell its usage."""
+        used = _count(self.used.read())
+        if used is None:
+            return None
+        text = self.stat.read()
+        if isinstance(text, Missing):
+            return used, 0
+        inactive, active, shared = (field(text, self.prefix + name) for name in (b"inactive_file", b"active_file", b"shmem"))
+        mapped = max(0, field(text, self.mapped) - shared)
+        return max(0, used - inactive - min(active, mapped)), mapped
+
 
 def _count(text: "bytes | Missing") -> "int | None":
     try:
@@ -217,12 +229,10 @@ class ProcessProbe:
         if self._group is None:
             self._group = _GroupFiles(self.group_dir)
         group = self._group
-        used = _count(group.used.read())
-        if used is None:
+        sizes = group.sizes()
+        if sizes is None:
             return None
-        text = group.stat.read()
-        sizes = {name: 0 if isinstance(text, Missing) else field(text, group.prefix + name) for name in (b"inactive_file", b"active_file", b"shmem")}
-        mapped_files = max(0, (0 if isinstance(text, Missing) else field(text, group.mapped)) - sizes[b"shmem"])
+        held, mapped_files = sizes
         peak = _count(group.peak.read())
         pids = (self._in_group() or []) if self._members is None else self._members
         # A file that another group read first is charged to that group, so the group's own figure can miss all of the weights: what the processes have mapped counts.
@@ -230,12 +240,17 @@ class ProcessProbe:
         if self._looks <= FIRST_LOOKS or self._looks % EVERY == 0:
             self._touched = sum((self._status(pid) or {}).get("RssFile", 0) for pid in pids[:MOST_ASKED])
         return Usage(
-            held_bytes=max(0, used - sizes[b"inactive_file"] - min(sizes[b"active_file"], mapped_files)),
+            held_bytes=held,
             mapped_file_bytes=max(mapped_files, self._touched),
             peak_bytes=NO_PEAK if peak is None else peak,
             processes=len(pids),
             by=group.by,
         )
+
+    def glance(self) -> "int | None":
+        """What the job holds (bytes), as `usage` would say it, from its own cgroup; None where it has none, or none was asked yet."""
+        sizes = None if self._group is None else self._group.sizes()
+        return None if sizes is None else sizes[0]
 
     def oom_kills(self) -> "int | None":
         """Give how often the kernel killed in the job's own group; None where that is not told."""

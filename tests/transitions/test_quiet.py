@@ -1,0 +1,174 @@
+"""Looks that are left out: inside the band nobody would have decided anything, and the forecast afterwards is the one that whole looks would have made."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brim.clock import FakeClock
+from brim.facts.device import Host
+from brim.facts.look import Look
+from brim.facts.settings import SECOND
+from brim.governor.glances import Glances
+from brim.policy.quiet import LONGEST_NS, NOT_QUIET, catch_up, free_bytes, quiet
+from brim.units import GIB, MIB
+
+from .driver import FAILED, LIMITS, Drive
+
+WIDE = LIMITS.replace(max_temp_c=None, woken=True)
+
+
+class Host1(Drive):
+    """A run whose only governed device is the host; `band` is what may be left out after the last look."""
+
+    def __init__(self, limits=WIDE, **kwargs):
+        super().__init__(limits, device="cpu", backend="cpu", **kwargs)
+
+    def look(self, after=1.0, **changes):
+        super().look(after, **changes)
+        look = Look(reading=self.reading(), usage=None, words=self.words, leader=self.leader)
+        self.band = quiet(self.limits, look, self.last, self.now)
+        return self
+
+    def reading(self):
+        from brim.facts.device import Device, Memory, Reading
+
+        return Reading(at_ns=self.now, devices=(Device(id="cpu", backend="cpu", name="host", memory=Memory(free_bytes=self.free)),), host=self.host)
+
+
+def settled(limits=WIDE, *, free=20 * GIB, **kwargs):
+    return Host1(limits, **kwargs).steady(6, free=free, held=GIB, draw=0.0, load=0.0, reasons=FAILED)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    free=st.integers(4 * GIB, 60 * GIB),
+    shares=st.lists(st.floats(-1, 1), min_size=1, max_size=9),
+    woken=st.booleans(),
+    listens=st.booleans(),
+    checkpoint=st.sampled_from([1, 5, 40]),
+)
+def test_inside_the_band_nothing_would_have_been_decided(free, shares, woken, listens, checkpoint):
+    """Whole looks at every poll, wherever free memory goes within the band: no intent, no reason, the same pace; and the state afterwards is the one that glances lead to."""
+    limits = WIDE.replace(woken=woken, checkpoint_time_ns=checkpoint * SECOND)
+    drive = settled(limits, free=free, listens=listens)
+    band, glanced = drive.band, drive.state
+    if band == NOT_QUIET:
+        assert free < 10 * GIB  # far from the floor there is always something to leave out
+        return
+    half = (band.high - band.low) // 2
+    seen = []
+    for share in shares:
+        drive.look(1.0, free=drive_free(band, half, share))
+        if drive.now >= band.until_ns:
+            break
+        seen.append((drive.now, drive.free))
+        assert drive.last.intents == ()
+        assert drive.last.reasons == ()
+        assert drive.last.next_look_ns == limits.poll_ns
+    glanced = catch_up(limits, glanced, seen)
+    assert glanced.trends == drive.state.trends if seen and seen[-1][0] == drive.now else True
+    after = Host1(limits, listens=listens)
+    after.__dict__.update({**drive.__dict__, "state": glanced, "now": drive.now})
+    drive.look(1.0)
+    after.look(1.0)
+    assert after.last.intents == drive.last.intents
+    assert after.state.level == drive.state.level
+
+
+def drive_free(band, half, share):
+    """A figure in the band."""
+    return min(max(band.low + half + int(share * half), band.low), band.high)
+
+
+NOT_NOW = [
+    ({"wishes": ("checkpoint",)}, {}),
+    ({"leader": "unsure"}, {}),
+    ({"free": GIB + 100 * MIB}, {}),  # near the floor
+    ({"free": 2 * GIB}, {}),  # throttled
+    ({"host": Host(psi_full_avg10=6.0)}, {}),
+    ({}, {"floor_counts_job": True}),
+    ({}, {"max_temp_c": 83.0}),  # something that is hot or cold is governed, too
+]
+
+
+@pytest.mark.parametrize(("changes", "limits"), NOT_NOW)
+def test_no_look_is_left_out_where_something_is_near(changes, limits) -> None:
+    """Asked for something, another process, near the floor, under pressure, with a temperature to watch: every look is a whole one."""
+    assert settled().band.until_ns > 0
+    drive = settled(WIDE.replace(**limits))
+    drive.look(1.0, **changes)
+    assert drive.band == NOT_QUIET
+
+
+def test_a_card_is_asked_at_every_look() -> None:
+    """Cards heat and fail within seconds: with one of them governed no look is left out."""
+    drive = Drive(WIDE).steady(6, free=20 * GIB)
+    look = Look(reading=Host1.reading(drive), usage=None, words=drive.words)
+    assert quiet(WIDE, look, drive.last, drive.now) == NOT_QUIET
+
+
+def test_whatever_is_due_comes_in_time() -> None:
+    """The end of a soak, a checkpoint by time and the job's silence are looked for when they are due."""
+    assert settled().band.until_ns - settled().now == LONGEST_NS
+    for limits, due in (({"run_ns": 8 * SECOND}, 8), ({"checkpoint_every_ns": 9 * SECOND}, 9), ({"job_silent_ns": 3 * SECOND}, 9)):
+        drive = settled(WIDE.replace(**limits))
+        assert (drive.band.until_ns - 1000 * SECOND) // SECOND == due, limits
+
+
+def test_free_is_reckoned_alike() -> None:
+    """What a glance calls free is what a whole look does, with a budget and without."""
+    for budgets in ((), (("cpu", 8 * GIB),), (("cpu", 30 * GIB),)):
+        drive = Host1(WIDE.replace(memory_budgets=budgets)).look(1.0, free=20 * GIB, held=3 * GIB)
+        track = next(track for track in drive.state.tracks if track.name == "memory:cpu")
+        assert free_bytes(drive.limits, 20 * GIB, 3 * GIB) == track.value
+
+
+class Parts:
+    """What a glance looks at, from a list: (what woke us, what the host has available, what the job holds)."""
+
+    def __init__(self, clock, script):
+        self.clock, self.script, self.lines = clock, list(script), []
+
+    def wait(self, ns):
+        self.clock.advance(ns)
+        self.now = self.script.pop(0)
+        return self.now[0]
+
+    def glance(self):
+        return None if self.now[1] is None else (self.now[1], self.now[2])
+
+    def append(self, kind, body, **how):
+        self.lines.append((kind, body, how["stamp"][0]))
+        return True
+
+
+ENDS = [
+    ([((), 20 * GIB, GIB)] * 20, 9, ()),  # the time is over
+    ([((), 20 * GIB, GIB), (("child",), None, 0)], 1, ("child",)),
+    ([((), 20 * GIB, GIB), ((), 19 * GIB, GIB)], 1, ()),  # out of the band
+    ([((), 20 * GIB, GIB), ((), None, 0)], 1, ()),  # a file that does not answer
+]
+
+
+@pytest.mark.parametrize(("script", "count", "wakes"), ENDS)
+def test_what_ends_the_glances(script, count, wakes) -> None:
+    """A notice, free memory outside the band, a file that does not answer, or the time: each ends them at once; each glance is a sample with its own stamp, told once."""
+    drive = settled()
+    clock = FakeClock(drive.now)
+    parts = Parts(clock, script)
+    glances = Glances(WIDE, eyes=parts, clock=clock, wakes=parts, page=None)
+    assert glances.until_needed(drive.band, seen_of(drive), lambda: False) == wakes
+    assert len(glances.caught_up(drive.state).trends[0].samples) >= len(drive.state.trends[0].samples)
+    assert glances.write_down(parts)[0] == count
+    assert [line[2] for line in parts.lines] == [drive.now + (n + 1) * SECOND for n in range(count)]
+    assert all(kind == "sample" and body["held_bytes"] == GIB and body["free_bytes"] == 20 * GIB for kind, body, _ in parts.lines)
+    assert glances.write_down(parts) == (0, None, None)
+
+
+def seen_of(drive):
+    """The last look of a drive with who is of the job."""
+    from brim.facts.process import Usage
+    from brim.governor.eyes import Seen
+
+    usage = Usage(held_bytes=GIB, mapped_file_bytes=0, peak_bytes=GIB, processes=1, by="test")
+    return Seen(look=Look(reading=drive.reading(), usage=usage, words=None, held=(("cpu", GIB),)), pids=(7, 8))
