@@ -7,7 +7,7 @@ from brim.facts.settings import Limits
 from brim.governor import CROSSED_NS, Governor
 from brim.governor.eyes import Seen
 from brim.policy import begin
-from brim.policy.states import NOTIFY, STOP, Decision, Intent
+from brim.policy.states import NOTIFY, Decision, Intent
 from brim.values import Missing
 
 
@@ -83,29 +83,32 @@ class Order(Parts):
         self.calls.append(("do", intent.action, intent.stage))
         return "done"
 
-    def append(self, kind: str, body: dict, *, stamp: tuple = (0, 0), **_: object) -> bool:
-        self.calls.append((kind, stamp[0], body.get("kind")))
+    def append(self, kind: str, body: dict, *, stamp: "tuple | None" = None, **_: object) -> bool:
+        self.calls.append((kind, (stamp or (0, 0))[0], body.get("kind")))
         return self.taken
 
 
-def _acts(page: bool, taken: bool = True) -> list:
+def _acts(page: bool, taken: bool = True, acts: tuple = (("stop", "asked"),)) -> list:
     parts = Order()
     parts.taken = taken
     clock = FakeClock(5)
     governor = Governor(parts, Limits(), eyes=parts, hands=parts, journal=parts, clock=clock, wakes=parts, page=parts if page else None, watch=lambda *_: None)
     seen = Seen(look=Look(reading=Reading(at_ns=5, devices=(), host=Host()), usage=Missing(reason="failed", detail="")), pids=())
-    intents = (Intent(action=NOTIFY, why="level run → block", level="block"), Intent(action=STOP, why="memory", stage="asked"))
+    intents = (Intent(action=NOTIFY, why="level run → block", level="block"), *(Intent(action=action, why="memory", stage=stage) for action, stage in acts))
     decision = Decision(state=begin(0), intents=intents, reasons=(), next_look_ns=1)
-    governor._do_all(intents, seen, governor._act(decision, seen), (5, 6))
+    governor._do_all(intents, seen, governor._ask_first(decision, seen), (5, 6))
     return [call for call in parts.calls if call[:2] != ("do", "notify")]
 
 
-def test_an_act_is_foretold_before_it_and_recorded_after_it() -> None:
-    """With a page: foretold, done, then level, intent (with the stamp of before the act) and outcome, then the page is cleared. Without one the journal has the intent first."""
+def test_a_request_is_foretold_and_anything_else_recorded_before_it_is_done() -> None:
+    """A request: foretold, done, then level, intent (with the stamp of before the act) and outcome, and the page is cleared. Without a page, and for a signal, and for a request behind one, the intent comes first."""
     assert _acts(page=True) == [
-        ("foretell", 5, "stop:asked: memory\n"), ("do", "stop", "asked"), ("level", 5, None), ("intent", 5, "stop:asked"), ("outcome", 0, "stop:asked"), ("told",),
+        ("foretell", 5, "stop:asked: memory\n"), ("do", "stop", "asked"), ("level", 5, None), ("intent", 5, "stop:asked"), ("told",), ("outcome", 0, "stop:asked"),
     ]  # fmt: skip
-    assert _acts(page=False) == [("level", 5, None), ("intent", 5, "stop:asked"), ("do", "stop", "asked"), ("outcome", 0, "stop:asked")]
+    assert _acts(page=False) == [("level", 5, None), ("intent", 0, "stop:asked"), ("do", "stop", "asked"), ("outcome", 0, "stop:asked")]
+    signalled = [("level", 5, None), ("intent", 0, "stop:killing"), ("do", "stop", "killing"), ("outcome", 0, "stop:killing")]
+    assert _acts(page=True, acts=(("stop", "killing"),)) == signalled
+    assert [call[0] for call in _acts(page=True, acts=(("resume", ""), ("stop", "asked")))] == ["level", "intent", "do", "outcome", "intent", "do", "outcome"]
 
 
 def test_what_the_journal_refused_stays_on_the_page(capfd) -> None:

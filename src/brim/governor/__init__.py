@@ -8,7 +8,7 @@ from brim.governor.eyes import Eyes
 from brim.governor.glances import Glances
 from brim.governor.hands import Hands
 from brim.policy import quiet
-from brim.policy.states import BLOCK, ENDED, FAULT, KILLING, NOTIFY, RUN, STOP, THROTTLE, VERIFY
+from brim.policy.states import ASKED, BLOCK, CHECKPOINT, ENDED, FAULT, KILLING, NOTIFY, RUN, STOP, THROTTLE, VERIFY
 from brim.values import Missing, plain
 
 TYPE_CHECKING = False
@@ -53,6 +53,7 @@ GIVE_UP_KILLS = 60
 CROSSED_NS = 100_000_000  # the kernel tells of a threshold before our own count shows it: look once more, soon, also where the job grows no further
 # A list of processes is no snapshot (one may fork behind the place that is being read and then end): nobody is left when two lists in a row say so.
 ALONE_LOOKS = 2
+REQUESTS = ((STOP, ASKED), (CHECKPOINT, ASKED))  # what is only said to the job, on the control page
 
 
 class Governor:
@@ -132,7 +133,7 @@ class Governor:
             self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + now - before
             before, was, state = now, state, decision.state
             stamp = now, self._clock.wall_ns()
-            done = self._act(decision, seen)
+            done = self._ask_first(decision, seen)
             self._note(was, decision, seen, stamp)
             self._do_all(decision.intents, seen, done, stamp)
             self._watch(decision, seen, now)
@@ -206,52 +207,55 @@ class Governor:
             seldom = self._limits.poll_ns > SELDOM_NS and not decision.intents
             self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not (alone or seldom), stamp=stamp)
 
-    def _act(self, decision: "Decision", seen: "Seen") -> "list[Done]":
-        """Foretell and do what is to be done (the hands look at the identity again); it is written down afterwards. Nothing without a page: the journal comes first then.
+    def _ask_first(self, decision: "Decision", seen: "Seen") -> "list[Done]":
+        """Put requests on the control page before the journal has them; signals and brakes come after their record, as anything does that cannot be taken back.
 
-        What is foretold stands on the control page, in memory that outlives us; the journal's commit costs milliseconds on a machine that was idle.
+        The request and what it is for go onto the page together, in memory that outlives us; the journal's commit costs milliseconds on a machine that was idle.
         """
         done: list[Done] = []
         foretold = ""
         for intent in decision.intents if self._page is not None else ():
-            if intent.action != NOTIFY:
-                stamp = self._clock.now_ns(), self._clock.wall_ns()
-                foretold += f"{_kind(intent)}: {intent.why}\n"
-                self._page.foretell(*stamp, foretold)  # type: ignore[union-attr]
-                outcome = self._hands.do(intent, seen.look)
-                done.append((intent, stamp, outcome, self._clock.now_ns() - stamp[0]))
+            if intent.action == NOTIFY:
+                continue
+            if (intent.action, intent.stage) not in REQUESTS:
+                break  # what comes first is done first
+            stamp = self._clock.now_ns(), self._clock.wall_ns()
+            foretold += f"{_kind(intent)}: {intent.why}\n"
+            self._page.foretell(*stamp, foretold)  # type: ignore[union-attr]
+            outcome = self._hands.do(intent, seen.look)
+            done.append((intent, stamp, outcome, self._clock.now_ns() - stamp[0]))
         return done
 
     def _do_all(self, intents: "tuple[Intent, ...]", seen: "Seen", done: "list[Done]", stamp: "tuple[int, int]") -> None:
-        """Write the notices down, do what is not done yet, write down what is, and only then tell people: what is told can wait, the act cannot."""
+        """Write the notices down, and what is `done`; do the rest, each after its record; and only then tell people: what is told can wait, the act cannot."""
         acts = [intent for intent in intents if intent.action != NOTIFY]
         for intent in intents:
             if intent.action == NOTIFY:
                 self._journal.append("level", {"level": intent.level, "reason": intent.why}, durable=False, may_wait=bool(acts), stamp=stamp)
-        held = True
-        for intent, at, outcome, took in done or (self._recorded(intent, seen) for intent in acts):
+        taken = [self._record("intent", {"kind": _kind(intent), "reason": intent.why}, stamp=at) for intent, at, _, _ in done]
+        if taken and all(taken) and self._page is not None:
+            self._page.told()
+        for intent, outcome, took in (
+            *((intent, outcome, took) for intent, _at, outcome, took in done),
+            *(self._recorded(intent, seen) for intent in acts[len(done) :]),
+        ):
             if intent.action == STOP:
                 self._stages.append(intent.stage)
             if intent.action == VERIFY:
                 self._after = outcome
             kind = _kind(intent)
-            if done:
-                held = self._record("intent", {"kind": kind, "reason": intent.why}, stamp=at) and held
             self._record("outcome", {"kind": kind, "outcome": outcome, "took_ns": took}, wait=False)
             self._hands.do(intent.replace(action=NOTIFY, why=f"{kind}: {intent.why}; {outcome}"), seen.look)
-        if done and held and self._page is not None:
-            self._page.told()
         for intent in intents:
             if intent.action == NOTIFY:
                 self._hands.do(intent, seen.look)
 
-    def _recorded(self, intent: "Intent", seen: "Seen") -> "Done":
-        """Record, then act."""
-        stamp = self._clock.now_ns(), self._clock.wall_ns()
-        self._record("intent", {"kind": _kind(intent), "reason": intent.why}, stamp=stamp)
+    def _recorded(self, intent: "Intent", seen: "Seen") -> "tuple[Intent, str, int]":
+        """Record, then act (the hands look at the identity again)."""
+        self._record("intent", {"kind": _kind(intent), "reason": intent.why})
         began = self._clock.now_ns()
         outcome = self._hands.do(intent, seen.look)
-        return intent, stamp, outcome, self._clock.now_ns() - began
+        return intent, outcome, self._clock.now_ns() - began
 
     def _record(self, kind: str, body: "dict[str, object]", *, wait: bool = True, stamp: "tuple[int, int] | None" = None) -> bool:
         """Try the record within the deadline; where the disk does not answer, say so, and let the record follow, marked late. False then.
