@@ -1,5 +1,7 @@
 """Read, decide, foretell, look again, act, record, sleep: one screen, in that order; what is foretold outlives us, and no act waits on a disk."""
 
+from itertools import chain
+
 from brim import policy
 from brim.actions.notify import to_stderr
 from brim.facts.look import GONE
@@ -235,10 +237,8 @@ class Governor:
         taken = [self._record("intent", {"kind": _kind(intent), "reason": intent.why}, stamp=at) for intent, at, _, _ in done]
         if taken and all(taken) and self._page is not None:
             self._page.told()
-        for intent, outcome, took in (
-            *((intent, outcome, took) for intent, _at, outcome, took in done),
-            *(self._recorded(intent, seen) for intent in acts[len(done) :]),
-        ):
+        told = ((intent, outcome, took) for intent, _at, outcome, took in done)
+        for intent, outcome, took in chain(told, (self._recorded(intent, seen) for intent in acts[len(done) :])):
             if intent.action == STOP:
                 self._stages.append(intent.stage)
             if intent.action == VERIFY:
