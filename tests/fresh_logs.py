@@ -7,13 +7,18 @@ Keys of the GGUF header that have no place in that form stand under `header`; te
 import json
 import re
 import tempfile
+from collections import Counter
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from brim.checkpoint import open_checkpoint
+from brim.engines.llama_cpp import NEWEST_BUILD
 from brim.engines.llama_cpp.builds import build_on
+from brim.engines.llama_cpp.quantisation import quantise
 from brim.facts.device import DeviceSpec
 from brim.facts.workload import LlamaWorkload
+from brim.implied import variants
 from tests.logs import BACKENDS, EXPERTS, MIXES, OLLAMA, header_of, split_of
 from tests.logs import build_of as _build_of
 
@@ -28,12 +33,20 @@ def rows():
     return [json.loads(line) for line in GOLDEN.read_text().splitlines() if line]
 
 
-def build_of(row):
-    """The build number that the log prints, else the newest of its day; None where neither is known. Ollama's runner of early 2026 carries an older one."""
+def builds_of(row):
+    """The builds that the log may be of, oldest and newest: one that it prints, the newest of its day, or an interval that its form tells; () where none is known.
+
+    Ollama's runner of early 2026 carries an older build.
+    """
     build = row["build"] or ""
+    if isinstance(build, list):
+        return tuple(build)
+    if row["run"].get("mla_attn") in (2, 3):  # a fork that keeps latent rows only, as later builds do
+        return (NEWEST_BUILD,)
     if row["engine"] == "ollama" and row["run"].get("program") != "llama-server":
-        return OLLAMA if build >= "2026" else build_on(*map(int, build.split("-"))) if build else None
-    return _build_of({**row, "engine": "llama.cpp"})
+        return (OLLAMA,) if build >= "2026" else (build_on(*map(int, build.split("-"))),) if build else ()
+    known = _build_of({**row, "engine": "llama.cpp"})
+    return () if known is None else (known,)
 
 
 def cards_of(row):
@@ -55,15 +68,10 @@ def opened(row, *, header_only=False):
     hp = {"sliding_window": None, "n_embd_k_gqa": None, "expert_count": None, **row["hparams"]}
     meta, _ = header_of({**row, "hparams": hp, "run": {"mla_attn": None, **row["run"]}})
     arch, weights = row["arch"], row["weights"]
-    rope = None
+    if hp.get("n_ctx_train"):
+        meta[f"{arch}.context_length"] = hp["n_ctx_train"]
     for key, value in (row.get("header") or {}).items():
-        if key == "rope_freqs":
-            rope = value
-        else:
-            meta[f"{arch}.{key}"] = value
-    if rope:
-        meta["rope_freqs"] = True
-        meta.pop("rope_freqs")
+        meta[f"{arch}.{key}"] = value
     shape = {"name": row["id"], "file_type": _MIXES.get(weights["file_type"], "F16"), "metadata": meta}
     if weights["file_size_gib"]:
         shape["weights_bytes"] = int(weights["file_size_gib"] * (1 << 30))
@@ -71,7 +79,23 @@ def opened(row, *, header_only=False):
         json.dump(shape, file)
         file.flush()
         made = open_checkpoint(file.name)
-    return made.replace(tensors=()) if header_only else made
+    if header_only:
+        return made.replace(tensors=())
+    return _as_counted(made, weights, shape["file_type"])
+
+
+def _as_counted(made, weights, mix):
+    """Of the directories that the header implies, that with the log's number of tensors of each type; the one already made where the log counts none or none fits."""
+    counted = {kind.upper(): count for kind, count in (weights.get("tensors") or {}).items()}
+    if not counted or None in counted.values() or not made.tensors:
+        return made
+    fitting = []
+    for tensors, imatrix, older in product(variants(made.metadata), (None, True), (False, True)):
+        other = quantise(made.replace(tensors=tensors, file_bytes=0, caveats=()), mix, imatrix=imatrix, older=older)
+        if Counter(tensor.dtype for tensor in other.tensors) == counted:
+            fitting.append(other)
+    size = (weights["file_size_gib"] or 0) * (1 << 30)
+    return min(fitting, key=lambda one: abs(one.file_bytes - size)) if fitting else made
 
 
 def workload_of(row, cards):
@@ -89,7 +113,7 @@ def workload_of(row, cards):
     return LlamaWorkload(
         program=run.get("program") or "llama-cli",
         ctx=run["n_ctx"], slots=run["n_seq_max"] or 1, batch=run["n_batch"], ubatch=run["n_ubatch"], kv_unified=run["kv_unified"], ctk=run["type_k"], ctv=run["type_v"],
-        flash_attn="on" if run["flash_attn"] else "off", swa_full=True if run.get("swa_full") else None, gpu_layers=layers, override_tensors=patterns, tensor_split=shares,
+        flash_attn={None: None, True: "on", False: "off"}[run["flash_attn"]], swa_full=True if run.get("swa_full") else None, gpu_layers=layers, override_tensors=patterns, tensor_split=shares,
         kv_offload=False if "--no-kv-offload" in notes else None, mmap=run.get("mmap"), embeddings=embedding, pooling=run.get("pooling"), fit=False,
         spec_types=("draft-mtp",) if run.get("draft") == "mtp" else (),
     )  # fmt: skip

@@ -417,16 +417,20 @@ def _shaped(checkpoint: Checkpoint) -> Checkpoint:
 
 def _listed(checkpoint: Checkpoint) -> Checkpoint:
     """A shape file without a directory gets the one that its header and `file_type` imply; of several, that whose bytes are nearest to `weights_bytes`."""
-    from brim.engines.llama_cpp.quantisation import quantise
+    from itertools import product
+
+    from brim.engines.llama_cpp.quantisation import fused, quantise
     from brim.implied import variants
 
     wanted = checkpoint.file_bytes
     best: Checkpoint | None = None
     mixes = [checkpoint.quantisation or "F16", *(["MXFP4_MOE"] if checkpoint.architecture == "gpt-oss" and wanted else [])]  # gpt-oss was trained in MXFP4
     helped = (None, True) if wanted else (None,)  # an importance matrix changes some mixes; only the file's size tells
-    for tensors, mix, imatrix in ((tensors, mix, imatrix) for tensors in variants(checkpoint.metadata) for mix in mixes for imatrix in helped):
+    bare = [checkpoint.replace(tensors=tensors, file_bytes=0, caveats=()) for tensors in variants(checkpoint.metadata)]
+    eras = (False, True) if wanted and bare and fused(bare[0]) else (False,)  # so does the time when a file was made
+    for plain, mix, imatrix, older in product(bare, mixes, helped, eras):
         try:
-            made = quantise(checkpoint.replace(tensors=tensors, file_bytes=0, caveats=()), mix, imatrix=imatrix)
+            made = quantise(plain, mix, imatrix=imatrix, older=older)
         except (KeyError, ValueError):
             return checkpoint
         if best is None or (wanted and abs(made.file_bytes - wanted) < abs(best.file_bytes - wanted)):

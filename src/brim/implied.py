@@ -34,8 +34,28 @@ _TRAITS: dict[str, frozenset[str]] = {
     "qwen35": frozenset(("head_norms", "delta", "post_norm_only")),
     "qwen35moe": frozenset(("head_norms", "delta", "post_norm_only", "shared_gate")),
     "gpt-oss": frozenset(("bias", "sinks", "bare_ffn_norm", "expert_bias")),
+    "granite": frozenset(("tied",)),
+    "granitemoe": frozenset(("tied",)),
+    "mistral3": frozenset(("tied",)),
+    "smollm3": frozenset(("tied",)),
+    "ernie4_5": frozenset(("tied",)),
+    "internlm2": frozenset(),
+    "qwen2vl": frozenset(("bias",)),
+    "qwen3vl": frozenset(("head_norms",)),
+    "qwen3vlmoe": frozenset(("head_norms",)),
+    "cohere2": frozenset(("tied", "bare_ffn_norm")),
+    "olmo2": frozenset(("wide_norms", "post_norms", "post_only")),
+    "exaone4": frozenset(("head_norms", "post_norms", "post_only", "rope_freqs")),
+    "starcoder": frozenset(("classic", "fused", "fused_bias", "positions")),
+    "gpt2": frozenset(("classic", "fused", "fused_bias", "positions")),
+    "starcoder2": frozenset(("classic", "bias", "tied")),
+    "gptneox": frozenset(("classic", "fused", "fused_bias")),
+    "phi2": frozenset(("classic", "bias", "bare_ffn_norm", "output_bias")),
+    "falcon": frozenset(("fused", "ungated", "norm_bias", "bare_ffn_norm")),
+    "lfm2": frozenset(("head_norms", "short_conv", "tied")),
 }
 _APART = frozenset(("fused_ffn",))
+_NORM_BIASES = frozenset(("classic", "norm_bias"))  # norms with a bias; "classic" blocks have one at every matrix too, and no gate
 _STILL = ("token_types.weight", "position_embd.weight")  # never quantised, kept as F32
 _SIGMOID = 2  # expert_gating_func: files with it carry a bias for the choice of experts
 MAX_LAYERS, MAX_WIDTH = 512, 1 << 24
@@ -118,9 +138,15 @@ def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -
         rows += [("token_types.weight", (k.width, 2)), ("position_embd.weight", (k.width, k.count("context_length", most=1 << 20)))]
         rows += [("token_embd_norm.weight", (k.width,)), ("token_embd_norm.bias", (k.width,))]
     else:
-        rows.append(("output_norm.weight", (k.width,)))
+        if "positions" in traits:
+            rows.append(("position_embd.weight", (k.width, k.count("context_length", most=1 << 20))))
+        rows.append(("token_embd_norm.weight" if "short_conv" in traits else "output_norm.weight", (k.width,)))
+        if traits & _NORM_BIASES:
+            rows.append(("output_norm.bias", (k.width,)))
         if not tied:
             rows.append(("output.weight", (k.width, k.vocabulary)))
+        if "output_bias" in traits:
+            rows.append(("output.bias", (k.vocabulary,)))
     if factors:
         rows.append(("rope_freqs.weight", (k.count("rope.dimension_count", k.key) // 2,)))
     for layer in range(k.layers):
@@ -131,7 +157,11 @@ def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -
         elements = 1
         for dim in dims:
             elements *= dim
-        dtype = "F32" if len(dims) == 1 or name in _STILL or name.endswith(("ffn_gate_inp.weight", "ssm_conv1d.weight", ".bias")) else "F16"
+        dtype = (
+            "F32"
+            if len(dims) == 1 or name in _STILL or name.endswith(("ffn_gate_inp.weight", "ssm_conv1d.weight", "shortconv.conv.weight", ".bias"))
+            else "F16"
+        )
         size = ggml_tensor_bytes(dtype, dims)
         tensors.append(Tensor(name=name, dims=dims, dtype=dtype, offset=offset, stored_bytes=size, elements=elements))
         offset += size
@@ -139,7 +169,12 @@ def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -
 
 
 def _mixer(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tuple[int, ...]]]":
-    """What stands before the feed-forward: attention, or a gated delta net."""
+    """What stands before the feed-forward: attention, a short convolution, or a gated delta net."""
+    if "short_conv" in traits and not k.at("attention.head_count_kv", layer):
+        return [
+            ("attn_norm.weight", (k.width,)), ("shortconv.conv.weight", (k.count("shortconv.l_cache"), k.width)), ("shortconv.in_proj.weight", (k.width, 3 * k.width)),
+            ("shortconv.out_proj.weight", (k.width, k.width)),
+        ]  # fmt: skip
     if "delta" not in traits:
         return _attention(k, traits, layer)
     interval = k.count("full_attention_interval", 4)
@@ -171,7 +206,9 @@ def _latent(k: _Keys) -> "tuple[list[tuple[str, tuple[int, ...]]], int]":
 
 
 def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tuple[int, ...]]]":
-    rows: list[tuple[str, tuple[int, ...]]] = [("attn_norm.weight", (k.width,))]
+    rows: list[tuple[str, tuple[int, ...]]] = [] if "post_only" in traits else [("attn_norm.weight", (k.width,))]
+    if traits & _NORM_BIASES:
+        rows.append(("attn_norm.bias", (k.width,)))
     heads = k.at("attention.head_count", layer)
     kv_heads = k.at("attention.head_count_kv", layer, heads)
     query, key, value = heads * k.key, kv_heads * k.key, kv_heads * k.value
@@ -189,6 +226,8 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
     rows.append(("attn_output.weight", (out, k.width)))
     if "bias" in traits:
         rows += [("attn_q.bias", (query,)), ("attn_k.bias", (key,)), ("attn_v.bias", (value,))]
+    if "classic" in traits:
+        rows.append(("attn_output.bias", (k.width,)))
     if "sinks" in traits:
         rows += [("attn_output.bias", (k.width,)), ("attn_sinks.weight", (k.heads,)), ("post_attention_norm.weight", (k.width,))]
     if "fused_bias" in traits:
@@ -209,12 +248,17 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
 
 
 def _feed_forward(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str, tuple[int, ...]]]":
-    bare = "bare_ffn_norm" in traits or "post_norm_only" in traits
+    bare = bool(traits & frozenset(("bare_ffn_norm", "post_norm_only", "post_only")))
     rows: list[tuple[str, tuple[int, ...]]] = [] if bare else [("ffn_norm.weight", (k.width,))]
+    if traits & _NORM_BIASES and not bare:
+        rows.append(("ffn_norm.bias", (k.width,)))
     if not k.experts or layer < k.dense:
         wide = k.at("feed_forward_length", layer)
         if not wide:
             return []
+        if "classic" in traits or "ungated" in traits:
+            rows += [("ffn_up.weight", (k.width, wide)), ("ffn_down.weight", (wide, k.width))]
+            return [*rows, ("ffn_up.bias", (wide,)), ("ffn_down.bias", (k.width,))] if "classic" in traits else rows
         if "fused" in traits or "fused_ffn" in traits:
             return [*rows, ("ffn_up.weight", (k.width, 2 * wide)), ("ffn_down.weight", (wide, k.width))]
         if "sub_norms" in traits:

@@ -10,10 +10,10 @@ import time
 from functools import cache
 from pathlib import Path
 
-from tests.fresh_logs import build_of, cards_of, opened, rows, workload_of
+from tests.fresh_logs import builds_of, cards_of, opened, rows, workload_of
 from tests.logs import is_fork
 
-from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp import NEWEST_BUILD, price
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-fresh-logs.md"
 FIRST = Path(__file__).resolve().parents[1] / "golden" / "llamacpp_fresh_first.json"
@@ -27,7 +27,13 @@ PARTS = {
     "compute": ("compute_buffer",),
     "model": ("weights",),
 }
-EXPLAINED: "dict[tuple[str, str, str], str]" = {}
+EXPLAINED = {
+    ("gptoss120b-lmstudio-metal-4k", "compute", "Metal"): "LM Studio's own engine of that week, 260 MiB more than the sources of the day ask for; not explained",
+    ("mixtral-8x7b-metal-512", "compute", "Metal"): "before b2700 the chosen experts ran one after another; not modelled, the span of such early builds says so",
+    ("qwen36-27b-mtp-cuda-131k-4seq", "compute", "CUDA0"): "a branch from before next-token blocks were merged: it keeps no hidden rows for the draft",
+    ("qwen36-27b-metal-260k-4seq", "compute", "MTL0"): "widths of the model were supposed, the text gives none",
+    ("phi2-rocm-2k", "compute", "ROCm0"): "a build of January 2024, from before the sources that were read",
+}  # fmt: skip
 
 
 def unlike(row, checkpoint):
@@ -56,9 +62,10 @@ def _seen(row, part, device, name):
 
 def compared(row):
     """[(part, device as logged, priced MiB, low, high, logged MiB, why it cannot be told)] of a row; priced is None where it cannot be told."""
-    cards, build = cards_of(row), build_of(row)
+    cards, builds = cards_of(row), builds_of(row)
     checkpoint = opened(row)
-    plan = price(checkpoint, workload_of(row, cards), tuple(spec for _, spec in cards), version=build or 11434)
+    plans = [price(checkpoint, workload_of(row, cards), tuple(spec for _, spec in cards), version=build) for build in builds or (NEWEST_BUILD,)]
+    plan = plans[-1]
     found, homes = [], {spec.id: name for name, spec in cards}
     other = unlike(row, checkpoint) if checkpoint.tensors else f"no table says which tensors {row['arch']} has"
     both = {part for part in ("kv", "kv_indexer") if part in row["observed_mib"]}
@@ -71,9 +78,9 @@ def compared(row):
                 logged = None if logged is None else logged + (_seen(row, "kv_indexer", device, homes.get(device)) or 0.0)
             if logged is None:
                 continue
-            parts = [one for one in plan.parts if one.device == device and one.name in names]
+            every = [[one.bytes for one in each.parts if one.device == device and one.name in names] for each in plans]
             why = ""
-            if build is None and part in ("compute", "output"):
+            if not builds and part in ("compute", "output"):
                 why = "the log names no build that is known"
             elif part in ("compute", "model") and plan.missing:
                 why = plan.missing[0]
@@ -81,7 +88,8 @@ def compared(row):
                 why = other
             elif not plan.parts and plan.missing:
                 why = plan.missing[0]
-            value, low, high = (sum(getattr(one.bytes, edge) for one in parts) / MIB for edge in ("likely", "low", "high"))
+            value = sum(one.likely for one in every[-1]) / MIB  # by the newest build that it may be; the span holds the oldest too
+            low, high = min(sum(one.low for one in each) for each in every) / MIB, max(sum(one.high for one in each) for each in every) / MIB
             found.append((part, homes.get(device, "host"), None if why else value, low, high, logged, why))
     return found
 
@@ -123,6 +131,11 @@ def _scores(all_rows):
     return lines
 
 
+def _spelled(build):
+    """A build as printed, or the interval that the log's form tells."""
+    return f"b{build[0]}–b{build[1]}" if isinstance(build, list) else build or "unknown"
+
+
 def main():
     now = [(row, found) for row in rows() for found in compared(row)]
     if "--first" in sys.argv:
@@ -133,7 +146,8 @@ def main():
         f"{len(rows())} public logs of {len({row['arch'] for row in rows()})} architectures, of builds from December 2023 to autumn 2026, gathered after the engine model agreed with all logs that it was made with; none of them is among those.",
         "A log gives widths and settings, no tensors: caches, state and output follow from the header, weights and compute buffers from the directory that brim makes of header and file type.", "",
         f"## First score: an untouched holdout ({json.loads(FIRST.read_text())['date']})", "", "Taken before any of these logs had been looked at beside its price.", "", *_scores(first), "",
-        "## After mending", "", "Every row below was looked at, so that this score is no holdout any more; each rule that changed was read in the engine's sources (CHANGELOG, Fresh logs).", "", *_scores(now), "",
+        "## After mending", "", "Every row below was looked at, so that this score is no holdout any more; each rule that changed was read in the engine's sources (CHANGELOG, Fresh logs).",
+        "Of the first score's misses some were the rows' own: a split over cards supposed wrongly (glm52, gptoss20b-htp, two of the forks), and builds supposed from a date where the text names none; such a row has an interval of builds now, and a span over both ends.", "", *_scores(now), "",
         "## Part by part", "", "| Log | Build | Part | Device | Logged MiB | First | Now | |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     before = {(row["id"], *found[:2]): found for row, found in first}
@@ -143,7 +157,7 @@ def main():
         was = verdict(*old[2:6]) if old else "added later"
         told = EXPLAINED.get((row["id"], part, device), "") or why
         lines.append(
-            f"| {row['id']} | {row['engine']} {row['build']} | {part} | {device} | {logged:.2f} | {was} | {verdict(value, low, high, logged)} | {told} |"
+            f"| {row['id']} | {row['engine']} {_spelled(row['build'])} | {part} | {device} | {logged:.2f} | {was} | {verdict(value, low, high, logged)} | {told} |"
         )
     lines += ["", "## Where each was read", "", *(f"- {row['id']}: {row['source']}" for row in rows())]
     OUT.write_text("\n".join([*lines, ""]))

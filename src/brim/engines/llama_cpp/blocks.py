@@ -6,7 +6,7 @@ Each mirrors the order of operations of one function of src/llama-graph.cpp, lla
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.caches import Cache, Memory
-from brim.engines.llama_cpp.context import CACHE_ROWS, F16_MASK, Context
+from brim.engines.llama_cpp.context import CACHE_ROWS, F16_MASK, FUSED_QUERIES, FUSED_VALUES, Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
 from brim.engines.llama_cpp.tensor import STATE, WEIGHTS, Graph, T
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -245,7 +245,16 @@ class Builder:
         q = g.view(whole, (key, heads, self.tokens), (4 * key, row))
         k = g.view(whole, (key, kv_heads, self.tokens), (4 * key, row), 4 * key * heads)
         v = g.view(whole, (value, kv_heads, self.tokens), (4 * value, row), 4 * key * (heads + kv_heads))
+        if self.context.version < FUSED_QUERIES:
+            q, k = self._cut(whole, key, heads, 0), self._cut(whole, key, kv_heads, key * heads)
+        if self.context.version < FUSED_VALUES:
+            v = self._cut(whole, value, kv_heads, key * (heads + kv_heads))
         return q, k, v
+
+    def _cut(self, whole: T, width: int, count: int, offset: int) -> T:
+        """Heads copied out of a fused matrix's rows, as earlier builds did: a copy first, then its shape."""
+        part = g.cont(g.view(whole, (width * count, self.tokens), (whole.ne[0] * 4,), 4 * offset))
+        return g.reshape(part, width, count, self.tokens)
 
     def flat_qkv(self, cur: T, il: int, q: int, k: int, v: int) -> tuple[T, T, T]:
         """Queries, keys and values as {width, tokens}, for norms over the whole width; cut out of a fused matrix by copies."""

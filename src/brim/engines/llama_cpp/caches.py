@@ -4,7 +4,7 @@ Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a late
 b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-kv-cache-dsv4.cpp, llama-memory-recurrent.cpp.
 """
 
-from brim.engines.llama_cpp.context import INDEXER_KEYS, NO_VALUES, PLAIN_WINDOW, POOLED_KEYS, ROTATED_CACHE, SPLIT_WINDOW, Context
+from brim.engines.llama_cpp.context import ENCODER_MEMORY, INDEXER_KEYS, NO_VALUES, PLAIN_WINDOW, POOLED_KEYS, ROTATED_CACHE, SPLIT_WINDOW, Context
 from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams, Wanting
 from brim.engines.llama_cpp.weights import stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS
@@ -179,11 +179,12 @@ def _drafting(hp: Hparams, context: Context) -> Memory:
 
 _SHAPES: "dict[tuple[object, ...], tuple[Hparams, Memory]]" = {}
 _MOST_SHAPES = 64
+_ONCE_KEPT = frozenset(("bert", "jina-bert-v2", "nomic-bert", "nomic-bert-moe"))
 
 
 def remember(hp: Hparams, context: Context) -> Memory:
     """The memory module that llama.cpp makes for a model and a context. Which layers own how wide rows is worked out once; only cells and sequences differ from price to price."""
-    if hp.arch in CACHELESS:
+    if hp.arch in CACHELESS and (context.version >= ENCODER_MEMORY or hp.arch not in _ONCE_KEPT):
         return Memory()
     if context.mtp:
         return _drafting(hp, context)

@@ -15,8 +15,16 @@ from brim.units import round_up
 SPLIT_WINDOW = 5435  # sliding layers have a cache of their own (PR 13194, 20 May 2025); before, all layers keep all cells and only a second mask slides
 WINDOW_UBATCH = 5550  # a sliding cache has room for one micro-batch (PR 13833, 31 May 2025); before, for a whole batch
 GATED_UNITS = 5780  # gate, activation and product are one operation (PR 14158, 29 June 2025)
+FUSED_QUERIES = 5855  # queries and keys of a fused matrix are views of it (PR 14568, 8 July 2025); before, copies
+FUSED_VALUES = 6412  # values of a fused matrix are a view of it (PR 15662, 8 September 2025); before, a copy
 CACHE_ROWS = 6075  # caches are written row by row, with the rows' numbers as inputs (PR 14959, 2 August 2025); before, copied into views
 FLASH_AUTO = 6325  # flash attention defaults to auto (PR 15434, August 2025); before, to off
+SYSTEM_SLOT = 3917  # llama-server kept one more sequence for a system prompt (PR 9857, 12 October 2024, took it away; in b3892, not in b4435)
+ENCODED_PLAINLY = 4877  # encoders attend through the common path (PR 12181, llama-graph.cpp, 13 March 2025); before, with packed keys and values that are transposed behind the queries (b4435)
+ENCODER_MEMORY = 6165  # encoders have no cache (in b5310 all models have one); before, one that is never read
+LOGITS_AND_ROWS = (
+    6165  # logits and embeddings both have rows in the output buffer (not in b5310); before, one of the two, and neither where embeddings are pooled
+)
 POOLED_BY_SEQUENCE = 6165  # means are taken with a matrix of one row a sequence (not in b5310); before, of one row a token
 EARLY_CHOICE = 6570  # experts' weights are settled before the experts run (PR 16130, September 2025)
 PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
@@ -84,7 +92,7 @@ class Context:
             slots = 1
         elif slots is None or slots < 0:
             slots, unified = (4, True) if server and unified is None else (1 if slots is None else 4, unified)
-        self.sequences = max(1, slots)
+        self.sequences = max(1, slots) + (1 if server and version < SYSTEM_SLOT else 0)
         self.unified = bool(unified) or version < CACHE_ROWS  # streams need caches that are written row by row
         self.embeddings = bool(workload.embeddings)
         named = dict(enumerate(("none", "mean", "cls", "last", "rank")))

@@ -4,6 +4,7 @@ Source: llama.cpp b11434, ggml/src/ggml-cuda/ggml-cuda.cu (`device_supports_op`,
 fattn.cu (`ggml_cuda_get_best_fattn_kernel`), fattn-common.cuh (`ggml_cuda_flash_attn_ext_get_f16_extra_data`). ROCm and MUSA builds share these files.
 """
 
+from brim.engines.llama_cpp import metal
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.context import F16_COPY
 from brim.engines.llama_cpp.hparams import Wanting
@@ -27,13 +28,14 @@ _OTHERS = ("vulkan", "metal", "sycl", "opencl", "rpc", "cann")  # backends of th
 class Card:
     """One CUDA device. `capability` is compute capability × 100; `build` the engine's."""
 
-    __slots__ = ("alignment", "build", "capability", "id", "offloads", "own")
+    __slots__ = ("alignment", "build", "capability", "id", "metal", "offloads", "own")
 
     def __init__(self, device: str, capability: int, build: int) -> None:
         self.id = device
         self.capability = capability
         self.build = build
         self.own = not device.startswith((*_OTHERS, "cpu"))
+        self.metal = device.startswith("metal")
         self.alignment = 32 if device.startswith("cpu") else 128  # a CPU device may stand for a card, as it does in the oracle of --split-mode tensor
         self.offloads = not device.startswith(("rpc", "opencl"))  # `offload_op`: operations whose weights are on the host may come to the card
 
@@ -50,6 +52,8 @@ class Card:
 
     def size(self, t: T) -> int:
         """`get_alloc_size`: the bytes of a result, with its partial row and the f16 copies of a quantised cache."""
+        if self.metal:
+            return nbytes(t) + (metal.kernel_room(t) if self.build >= metal.KERNEL_ROOM else 0)
         size = self._flash_size(t) if t.op == "FLASH_ATTN_EXT" else nbytes(t)
         if self.own and GGML_BLOCKS[t.type][0] > 1 and t.ne[0] % 512:
             size += ggml_row_bytes(t.type, 512 - t.ne[0] % 512)

@@ -5,6 +5,7 @@ Source: src/models/bert.cpp, modern-bert.cpp, neo-bert.cpp, eurobert.cpp, gemma-
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.context import ENCODED_PLAINLY
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts
 from brim.engines.llama_cpp.hparams import Wanting
@@ -16,16 +17,29 @@ _PLAIN = frozenset(("bert", "nomic-bert-moe", "jina-bert-v3"))
 
 def _masks(b: Builder) -> "tuple[T, T | None]":
     """One mask over the micro-batch, a second where some layers slide."""
-    dtype = "F16" if b.context.flash else "F32"
+    dtype = "F16" if b.context.flash and b.context.version >= ENCODED_PLAINLY else "F32"
     full = g.given(dtype, b.tokens, b.tokens)
     return full, (g.given(dtype, b.tokens, b.tokens) if b.hp.window_kind else None)
 
 
 def _attention(b: Builder, il: int, q: T, k: T, v: T, masks: "tuple[T, T | None]") -> T:
+    if b.context.version < ENCODED_PLAINLY:
+        return b.project(_older(b, q, k, v, masks[0]), il, "attn_output")
     for t in (q, k, v):
         b.expand(t)
     windowed = masks[1] if b.hp.windowed[il] else None
     return b.project(b.attend(q, k, v, windowed or masks[0], il=il), il, "attn_output")
+
+
+def _older(b: Builder, q: T, k: T, v: T, mask: T) -> T:
+    """Attention of earlier builds, never with the flash kernel: packed keys, then values transposed to rows (b4435, llama.cpp: build_bert)."""
+    packed = g.cont(g.permute(k, 0, 2, 1, 3))
+    scores = g.soft_max(g.mul_mat(packed, g.permute(q, 0, 2, 1, 3)), mask, None)
+    values = g.cont(g.transpose(g.reshape(v, v.ne[0] * v.ne[1], v.ne[2])))
+    heads = g.mul_mat(g.reshape(values, v.ne[2], v.ne[0], v.ne[1]), scores)
+    cur = g.cont(g.permute(heads, 0, 2, 1, 3), heads.ne[0] * heads.ne[2], heads.ne[1])
+    b.expand(cur)
+    return cur
 
 
 def _qkv(b: Builder, il: int, cur: T) -> tuple[T, T, T]:

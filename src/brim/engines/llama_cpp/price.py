@@ -5,10 +5,10 @@ covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
+from brim.engines.llama_cpp import caches, constants, graphs, hparams, metal, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory, State
-from brim.engines.llama_cpp.context import Context
-from brim.engines.llama_cpp.hparams import Hparams, Wanting
+from brim.engines.llama_cpp.context import LOGITS_AND_ROWS, Context
+from brim.engines.llama_cpp.hparams import ENCODED, Hparams, Wanting
 from brim.engines.llama_cpp.reserve import Reserve
 from brim.engines.llama_cpp.weights import HOST, Placement
 from brim.facts.device import DeviceSpec
@@ -18,6 +18,7 @@ from brim.units import Span, exactly
 from brim.values import Missing, plain
 
 NEWEST_BUILD = 11434
+READ_FROM = 3500  # graphs of earlier builds were priced with rules of later ones and compared with a few logs only
 NGL_NONE = 6165  # the last build that is known to leave all layers on the host by itself
 _BUILD = "llama.cpp b11434"
 _BESIDE = {
@@ -268,8 +269,11 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
             low, high = low * 9 // 10, high * 11 // 10
         elif placement.gpus and hp.arch not in graphs.ON_CARDS:
             low, high = low * 97 // 100, high * 103 // 100  # compared on the CPU only: fusions and kernels of a card are read from the source
-        if backends.get(device, "cuda") not in _CUDA_LIKE:
+        backend = backends.get(device, "cuda")
+        if backend not in _CUDA_LIKE and not (backend == "metal" and metal.KERNEL_ROOM <= context.version < metal.OTHER_GROUPS):
             low, high = low * 9 // 10, high * 12 // 10
+        if context.version < READ_FROM:
+            low, high = low * 4 // 5, high * 6 // 5
         rule = reserved.peaks[device]
         if grown is not None and grown.allocated[device] > high:
             high = grown.allocated[device]
@@ -292,7 +296,10 @@ def _output(hp: Hparams, context: Context) -> Part:
     rows = context.sequences
     size = 4 * hp.vocabulary * rows
     rule = f"4 B × {hp.vocabulary} tokens × {rows} sequences"
-    if context.embeddings:
+    both = context.version >= LOGITS_AND_ROWS or hp.arch in ENCODED
+    if context.embeddings and not both:
+        size, rule = 0, "0: no logits beside embeddings"
+    if context.embeddings and (both or context.pooling == "none"):
         width = _width_out(hp)
         size += 4 * width * rows
         rule += f" + 4 B × {width} × {rows}"
@@ -308,10 +315,14 @@ def _overheads(placement: Placement) -> list[Part]:
 
 
 def _unsaid(workload: LlamaWorkload, placement: Placement, version: int) -> tuple[str, ...]:
-    """What an old build would do where -ngl is left out: nothing on a card (`llama_model_default_params` of b4435, b5310 and b6165)."""
+    """What an old build would do where -ngl is left out: nothing on a card (`llama_model_default_params` of b4435, b5310 and b6165); and how far back the graphs were read."""
+    early = (f"compute buffers of builds before b{READ_FROM} are priced by rules of later ones, a fifth either way",) if version < READ_FROM else ()
     if not placement.gpus or version > NGL_NONE or (workload.gpu_layers is not None and workload.gpu_layers >= 0):
-        return ()
-    return (f"b{version} puts no layer on a card where -ngl is left out (Metal apart); priced with all layers there",)
+        return early
+    return (
+        *early,
+        f"b{version} puts no layer on a card where -ngl is left out (Metal apart); priced with all layers there",
+    )
 
 
 def _caveats(hp: Hparams, context: Context, placement: Placement, parts: "list[Part]", reserved: "Reserve | None") -> tuple[str, ...]:

@@ -1,7 +1,10 @@
 """Which type llama.cpp's quantiser gives each tensor, so that the size of every quantisation mix is known from the shape alone; no tensor is touched.
 
+Until about the end of 2025 rows of values that are fused with others (attn_qkv, attn_kv_b) had rules of their own: `older` takes those, because most published files are older.
+
 Source of every rule: src/llama-quant.cpp `tensor_allows_quantization`, `llama_tensor_get_type_impl`, `tensor_type_fallback`, `init_quantize_state_counters`,
-`llama_ftype_get_default_type`, and tools/quantize/quantize.cpp `QUANT_OPTIONS` (llama.cpp b11434). Not covered: files made by other tools or with
+`llama_ftype_get_default_type`, and tools/quantize/quantize.cpp `QUANT_OPTIONS` (llama.cpp b11434); the older ones: the same file inside llama-cpp-python 0.3.6 and 0.3.16 (b4435,
+b6165; not in 0.3.20). Not covered: files made by other tools or with
 `--tensor-type`, `--output-tensor-type` or `--token-embedding-type`, which follow their maker's own table.
 """
 
@@ -61,6 +64,8 @@ _CATEGORIES = (
     ("attn_output.weight", "attn_output"), ("ffn_up", "up"), ("ffn_gate", "gate"), ("ffn_down", "down"),
 )  # fmt: skip
 _LIKE_V = frozenset(("v", "qkv", "kv_b"))
+_LIKE_V_OLDER = frozenset(("v",))
+_FUSED_OLDER = {"Q3_K_M": "Q4_K", "Q3_K_L": "Q4_K", "IQ3_M": "Q4_K", "Q4_K_M": "Q5_K", "Q5_K_M": "Q6_K"}  # attn_qkv, in the older rules
 
 
 def category(name: str) -> str:
@@ -88,7 +93,8 @@ def is_quantised(tensor: Tensor, architecture: str) -> bool:
 class _Model:
     """What the rules ask of the model: grouped-query ratio, experts, layers, tied embeddings, and counters that run while the tensors are walked."""
 
-    def __init__(self, checkpoint: Checkpoint, *, imatrix: bool) -> None:
+    def __init__(self, checkpoint: Checkpoint, *, imatrix: bool, older: bool) -> None:
+        self.like_v = _LIKE_V_OLDER if older else _LIKE_V
         arch, keys = checkpoint.architecture, checkpoint.metadata
         self.arch, self.imatrix = arch, imatrix
         heads, kv_heads = _first(keys, f"{arch}.attention.head_count"), _first(keys, f"{arch}.attention.head_count_kv")
@@ -128,14 +134,14 @@ def more_bits(layer: int, layers: int) -> bool:
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
-def tensor_types(checkpoint: Checkpoint, mix: str, *, imatrix: bool = False) -> dict[str, str]:
+def tensor_types(checkpoint: Checkpoint, mix: str, *, imatrix: bool = False, older: bool = False) -> dict[str, str]:
     """Tensor name → type in a file of this mix. `KeyError` for a mix that llama-quantize does not know, `ValueError` for one that it cannot make of this shape.
 
     Tensors that are not quantised keep the type that the checkpoint has. The walk is in the loader's order (layer, then name), because some rules count.
     """
     mix = ALIASES.get(mix, mix)
     default = MIXES[mix]
-    model = _Model(checkpoint, imatrix=imatrix)
+    model = _Model(checkpoint, imatrix=imatrix, older=older)
     types: dict[str, str] = {}
     for tensor in sorted(checkpoint.tensors, key=lambda one: (block_of(one.name), one.name)):
         if not is_quantised(tensor, model.arch):
@@ -172,10 +178,12 @@ def _choose(model: _Model, dtype: str, mix: str, tensor: Tensor) -> str:
         return _embedding(dtype, mix)
     if mix in _TINY_IQ:
         return _tiny(model, dtype, mix, kind)
-    if kind in _LIKE_V:
+    if kind in model.like_v:
         chosen = _like_v(model, dtype, mix)
         model.attn_v += 1
         return chosen
+    if kind == "qkv":
+        return _FUSED_OLDER.get(mix, dtype)
     if kind in ("k", "q"):
         if kind == "k" and model.experts == 8:
             return "Q8_0"
@@ -217,7 +225,7 @@ def _embedding(dtype: str, mix: str) -> str:
 def _tiny(model: _Model, dtype: str, mix: str, kind: str) -> str:
     """The mixes of one and two bits."""
     better = "IQ3_S" if mix in ("IQ2_S", "IQ2_M") else "Q2_K"
-    if kind in _LIKE_V:
+    if kind in model.like_v:
         model.attn_v += 1
         return "Q4_K" if model.gqa >= 4 or model.experts >= 4 else better
     if model.experts == 8 and kind == "k":
@@ -290,13 +298,18 @@ def _attention_output(model: _Model, dtype: str, mix: str) -> str:
     return {"Q2_K": "Q3_K", "IQ3_XXS": "IQ3_S", "Q3_K_M": "Q4_K", "Q3_K_L": "Q5_K", "IQ3_M": "Q4_K"}.get(mix, dtype)
 
 
-def quantise(checkpoint: Checkpoint, mix: str, *, imatrix: bool | None = None) -> Checkpoint:
+def fused(checkpoint: Checkpoint) -> bool:
+    """Whether the older rules give another file: where values are fused with other rows."""
+    return any(category(tensor.name) in ("qkv", "kv_b") for tensor in checkpoint.tensors)
+
+
+def quantise(checkpoint: Checkpoint, mix: str, *, imatrix: bool | None = None, older: bool = False) -> Checkpoint:
     """The checkpoint as llama-quantize would write it: the same tensors in other types. `imatrix` None: only where the mix cannot be made without one.
 
     `file_bytes` is the new tensor data plus what the old file held beside its tensors. `KeyError` for an unknown mix.
     """
     mix = ALIASES.get(mix, mix)
-    types = tensor_types(checkpoint, mix, imatrix=mix in NEED_IMATRIX if imatrix is None else imatrix)
+    types = tensor_types(checkpoint, mix, imatrix=mix in NEED_IMATRIX if imatrix is None else imatrix, older=older)
     tensors = tuple(_as(tensor, types[tensor.name]) for tensor in checkpoint.tensors)
     beside = max(0, checkpoint.file_bytes - sum(tensor.stored_bytes for tensor in checkpoint.tensors))
     number = next((key for key, name in FILE_TYPES.items() if name == mix), None)

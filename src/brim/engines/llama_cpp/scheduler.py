@@ -229,6 +229,11 @@ class Scheduler:
 
             if self.version >= REORDERED:
                 split.nodes = reordered(split.nodes)
+        elif card.metal:
+            from brim.engines.llama_cpp import metal
+
+            if self.version >= metal.SORTED:
+                split.nodes = metal.reordered(split.nodes, self.version)
         if self.version < LIFETIMES or not card.own:
             return {}
         until: dict[int, list[T]] = {}

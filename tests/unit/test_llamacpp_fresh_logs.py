@@ -1,0 +1,56 @@
+"""Logs that were gathered after the engine model stood: what each promises, row by row; what is not kept is named with its reason in the evidence script."""
+
+from collections import Counter
+
+import pytest
+
+from brim.engines.llama_cpp.quantisation import fused, quantise, tensor_types
+from tests.evidence.llamacpp_fresh_logs import EXPLAINED, compared
+from tests.fresh_logs import opened, rows
+from tests.logs import is_fork
+
+KEPT = ("kv", "kv_swa", "recurrent", "output")
+IDS = [row["id"] for row in rows()]
+
+
+@pytest.mark.parametrize("row", rows(), ids=IDS)
+def test_caches_states_and_output_are_those_of_the_log(row) -> None:
+    """To the printed digits; the forks' caches too, but for where their split over cards is not said."""
+    parts = KEPT if not is_fork(row) else ("kv",)
+    for part, device, value, _, _, logged, why in compared(row):
+        if part in parts and not why:
+            assert value == pytest.approx(logged, abs=0.011 if not is_fork(row) else 0.05), (part, device)
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if not is_fork(row)], ids=[row["id"] for row in rows() if not is_fork(row)])
+def test_compute_buffers_are_those_of_the_log(row) -> None:
+    """To the printed digits, or inside the span of builds that the log may be of; the others have a sentence that says why."""
+    for part, device, value, low, high, logged, why in compared(row):
+        if part == "compute" and not why and (row["id"], part, device) not in EXPLAINED:
+            assert value == pytest.approx(logged, abs=0.011) or low <= logged <= high, device
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row["weights"].get("tensors") and row["weights"]["file_type"]], ids=lambda row: row["id"])
+def test_the_directory_that_a_header_implies_has_the_tensors_of_the_file(row) -> None:
+    """As many of each type as the log counts; files made with a mix of their own apart."""
+    counted = row["weights"]["tensors"]
+    if None in counted.values() or row["id"] == "mixtral-8x7b-metal-512":
+        pytest.skip("the log counts some of them, or a file of before experts were joined")
+    assert Counter(tensor.dtype for tensor in opened(row).tensors) == {kind.upper(): count for kind, count in counted.items()}
+
+
+def test_the_older_quantiser_had_rules_of_its_own_for_fused_values() -> None:
+    """A fused matrix of queries, keys and values was Q5_K in Q4_K_M and Q6_K in Q5_K_M (b4435, b6165); now it follows the rule of values."""
+    made = opened(next(row for row in rows() if row["id"] == "starcoder-15b-metal-2k"))
+    assert fused(made)
+    older = {kind for name, kind in tensor_types(made, "Q5_K_M", older=True).items() if "attn_qkv.weight" in name}
+    newer = {kind for name, kind in tensor_types(made, "Q5_K_M").items() if "attn_qkv.weight" in name}
+    assert (older, newer) == ({"Q6_K"}, {"Q5_K", "Q6_K"})
+    assert quantise(made, "Q5_K_M", older=True).file_bytes > quantise(made, "Q5_K_M").file_bytes
+
+
+def test_the_set_is_wide() -> None:
+    """At least forty logs, of twenty architectures, seven kinds of devices and builds of four years."""
+    assert len(rows()) >= 40
+    assert len({row["arch"] for row in rows()}) >= 20
+    assert len({row["source"] for row in rows()}) >= 40
