@@ -26,6 +26,9 @@ LOGITS_AND_ROWS = (
     6165  # logits and embeddings both have rows in the output buffer (not in b5310); before, one of the two, and neither where embeddings are pooled
 )
 POOLED_BY_SEQUENCE = 6165  # means are taken with a matrix of one row a sequence (not in b5310); before, of one row a token
+METAL_SORTED = 6500  # Metal sorts its nodes (ggml-metal-common.cpp, September 2025)
+METAL_ROOM = 6800  # Metal's results carry room for what their kernels work with (`get_alloc_size`; not in b6165, in b7217)
+METAL_GROUPS = 10500  # Metal: other nodes stay together (ggml-metal-fusion.cpp; not in llama-cpp-python 0.3.30, in 0.3.36)
 EARLY_CHOICE = 6570  # experts' weights are settled before the experts run (PR 16130, September 2025)
 PADDING_256 = 6725  # `n_ctx` padded to 256 (PR 16812 and llama-context.cpp, October 2025); before, to 256 with flash attention and to 32 without
 AUTO_SLOTS = 6925  # llama-server starts with four slots on a unified cache (PR 16736, 2 November 2025); before, with one

@@ -4,9 +4,8 @@ Source: llama.cpp b11434, ggml/src/ggml-cuda/ggml-cuda.cu (`device_supports_op`,
 fattn.cu (`ggml_cuda_get_best_fattn_kernel`), fattn-common.cuh (`ggml_cuda_flash_attn_ext_get_f16_extra_data`). ROCm and MUSA builds share these files.
 """
 
-from brim.engines.llama_cpp import metal
 from brim.engines.llama_cpp import tensor as g
-from brim.engines.llama_cpp.context import F16_COPY
+from brim.engines.llama_cpp.context import F16_COPY, METAL_ROOM
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T, is_contiguous, is_contiguous_rows, nbytes
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
@@ -53,7 +52,11 @@ class Card:
     def size(self, t: T) -> int:
         """`get_alloc_size`: the bytes of a result, with its partial row and the f16 copies of a quantised cache."""
         if self.metal:
-            return nbytes(t) + (metal.kernel_room(t) if self.build >= metal.KERNEL_ROOM else 0)
+            if self.build < METAL_ROOM or t.op not in ("MUL_MAT_ID", "FLASH_ATTN_EXT"):
+                return nbytes(t)
+            from brim.engines.llama_cpp.metal import kernel_room
+
+            return nbytes(t) + kernel_room(t)
         size = self._flash_size(t) if t.op == "FLASH_ATTN_EXT" else nbytes(t)
         if self.own and GGML_BLOCKS[t.type][0] > 1 and t.ne[0] % 512:
             size += ggml_row_bytes(t.type, 512 - t.ne[0] % 512)

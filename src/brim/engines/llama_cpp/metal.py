@@ -8,9 +8,6 @@ room for f16 copies of quantised caches: those groups are not here. Not covered:
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.tensor import VIEW_OPS, T
 
-SORTED = 6500  # nodes are sorted (ggml-metal-common.cpp, September 2025)
-KERNEL_ROOM = 6800  # results carry room for what their kernels work with (`get_alloc_size`; not in b6165, in b7217)
-OTHER_GROUPS = 10500  # other nodes stay together (ggml-metal-fusion.cpp; not in llama-cpp-python 0.3.30, in 0.3.36)
 _FAR = 7750  # how far it looks for nodes to draw: 64 nodes (in b8708); before, eight (in b7217; between the two the build is not known)
 _MOST_FUSED = 16
 _STARTS = frozenset(("ADD", "NORM", "RMS_NORM"))

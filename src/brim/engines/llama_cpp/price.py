@@ -5,9 +5,9 @@ covered is named in `Plan.missing` or in a caveat, never guessed.
 """
 
 from brim.engines.base import Part, Plan
-from brim.engines.llama_cpp import caches, constants, graphs, hparams, metal, reserve, weights
+from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory, State
-from brim.engines.llama_cpp.context import LOGITS_AND_ROWS, Context
+from brim.engines.llama_cpp.context import LOGITS_AND_ROWS, METAL_GROUPS, METAL_ROOM, Context
 from brim.engines.llama_cpp.hparams import ENCODED, Hparams, Wanting
 from brim.engines.llama_cpp.reserve import Reserve
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -270,7 +270,7 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
         elif placement.gpus and hp.arch not in graphs.ON_CARDS:
             low, high = low * 97 // 100, high * 103 // 100  # compared on the CPU only: fusions and kernels of a card are read from the source
         backend = backends.get(device, "cuda")
-        if backend not in _CUDA_LIKE and not (backend == "metal" and metal.KERNEL_ROOM <= context.version < metal.OTHER_GROUPS):
+        if backend not in _CUDA_LIKE and not (backend == "metal" and METAL_ROOM <= context.version < METAL_GROUPS):
             low, high = low * 9 // 10, high * 12 // 10
         if context.version < READ_FROM:
             low, high = low * 4 // 5, high * 6 // 5

@@ -5,7 +5,7 @@ Backends are numbered as there: accelerators first, the host last.
 """
 
 from brim.engines.llama_cpp.allocator import Label, Replay
-from brim.engines.llama_cpp.context import LIFETIMES
+from brim.engines.llama_cpp.context import LIFETIMES, METAL_SORTED
 from brim.engines.llama_cpp.cuda import Card, batch_of
 from brim.engines.llama_cpp.fusions import keep_alive
 from brim.engines.llama_cpp.tensor import VIEW_OPS, WEIGHTS, Graph, T, nbytes
@@ -230,9 +230,9 @@ class Scheduler:
             if self.version >= REORDERED:
                 split.nodes = reordered(split.nodes)
         elif card.metal:
-            from brim.engines.llama_cpp import metal
+            if self.version >= METAL_SORTED:
+                from brim.engines.llama_cpp import metal
 
-            if self.version >= metal.SORTED:
                 split.nodes = metal.reordered(split.nodes, self.version)
         if self.version < LIFETIMES or not card.own:
             return {}
