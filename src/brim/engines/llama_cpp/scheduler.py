@@ -229,11 +229,10 @@ class Scheduler:
 
             if self.version >= REORDERED:
                 split.nodes = reordered(split.nodes)
-        elif card.metal:
-            if self.version >= METAL_SORTED:
-                from brim.engines.llama_cpp import metal
+        elif card.metal and self.version >= METAL_SORTED:
+            from brim.engines.llama_cpp import metal
 
-                split.nodes = metal.reordered(split.nodes, self.version)
+            split.nodes = metal.reordered(split.nodes, self.version)
         if self.version < LIFETIMES or not card.own:
             return {}
         until: dict[int, list[T]] = {}
