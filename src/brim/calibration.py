@@ -144,7 +144,10 @@ def observe(
         name = devices.get(device)
         others = [part for part in plan.parts if part.device == device and part.name != OVERHEAD]
         if name and others and not plan.missing:
-            rest = peak - sum(measured.get((part.name, part.device), part.bytes.likely) for part in others)
+            names = dict.fromkeys(
+                part.name for part in others
+            )  # several parts may have one name (a cache of each kind, weights by buffer): the engine tells their sum
+            rest = peak - sum(measured.get((word, device), sum(part.bytes.likely for part in others if part.name == word)) for word in names)
             predicted = sum(part.bytes.likely for part in plan.parts if part.device == device and part.name == OVERHEAD)
             if rest >= 0:  # else the run was too short to touch what it had mapped, and shows nothing about the rest
                 found.append(_observation(plan, name, OVERHEAD, predicted, rest, about))

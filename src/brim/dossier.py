@@ -5,6 +5,7 @@ import os
 
 from brim import control, evidence
 from brim.errors import BrimError, BrokenJournal, Unreadable
+from brim.facts.engine import copied_bytes
 from brim.facts.evidence import Comparison, Evidence
 from brim.facts.settings import FLOOR_BYTES
 from brim.journal import blocks, store
@@ -284,11 +285,15 @@ def _priced(plan: "Mapping[str, Any] | None") -> bool | None:
 
 
 def peaks(report: "Mapping[str, Any] | None", seen: evidence.Gathered) -> dict[str, int]:
-    """The most that the job held on each device, in bytes: on the host anonymous, shared and mapped memory of its processes, on a card what the samples say."""
+    """The most that the job held on each device, in bytes: on the host anonymous, shared and mapped memory of its processes, on a card what the samples say.
+
+    Mapped pages whose copies the CPU uses are left out (`copied_bytes`).
+    """
     found: dict[str, int] = {}
     held, mapped = (report or {}).get("peak_held_bytes"), (report or {}).get("peak_mapped_bytes")
     if isinstance(held, int) and isinstance(mapped, int):
-        found["cpu"] = held + mapped
+        copied = copied_bytes((report or {}).get("engine_buffers") or ())
+        found["cpu"] = held + mapped - min(copied, mapped)
     for name, track in seen.tracks.items():
         device, _, last = name.rpartition(".")
         if last == "held_bytes" and device and track.values:

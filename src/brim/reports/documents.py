@@ -1,6 +1,7 @@
 """The JSON documents of DESIGN.md section 6: values in, builtins out; no number is computed here but shares and differences of given ones."""
 
 from brim.budget import sentence
+from brim.facts.engine import copied_bytes
 from brim.values import Missing, plain
 
 TYPE_CHECKING = False
@@ -188,17 +189,21 @@ def _checkpoint(last: "Checkpointed | None") -> "dict[str, Any]":
 def _compare(answer: "Prediction", ending: "Ending", measured: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
     """Part by part where the engine says it, and the host's parts together against what the process tree held and mapped on the host."""
     rows: list[dict[str, Any]] = []
+    copied = copied_bytes(measured)
+    less = f", less {copied} B of mapped pages whose copies the CPU uses" if copied else ""
     for name in dict.fromkeys(part.name for part in answer.plan.parts):
         predicted = sum(part.bytes.likely for part in answer.plan.parts if part.name == name)
-        rows.append(_row(name, predicted, [item["bytes"] for item in measured if item["part"] == name], "the engine's own log, two decimals of a MiB"))
+        told = [item["bytes"] for item in measured if item["part"] == name]
+        told += [-copied] if copied and name == "weights" else []
+        rows.append(_row(name, predicted, told, f"the engine's own log, two decimals of a MiB{less if name == 'weights' else ''}"))
     held, mapped = ending.peak_held_bytes, ending.peak_mapped_bytes
-    seen = [] if isinstance(held, Missing) or isinstance(mapped, Missing) else [held + mapped]
+    seen = [] if isinstance(held, Missing) or isinstance(mapped, Missing) else [held + mapped - min(copied, mapped)]
     rows.append(
         _row(
             "total",
             answer.plan.on("cpu").likely,
             seen,
-            "the host: peak anonymous and shared + peak mapped memory of the process tree (programs and libraries included)",
+            f"the host: peak anonymous and shared + peak mapped memory of the process tree (programs and libraries included){less}",
         )
     )
     return rows
