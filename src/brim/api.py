@@ -147,17 +147,17 @@ def ask_engine(answer: "Prediction", *, environ: "Mapping[str, str] | None" = No
 
     environ = os.environ if environ is None else environ
     program = None if environ.get(libllama.VARIABLE, "").strip() else engine.find(environ)
-    library = libllama.find(environ) if program is None else None
+    libraries = libllama.find(environ) if program is None else ()
     checkpoint, workload = answer.checkpoint, answer.resolved
-    if program is None and library is None:
+    if program is None and not libraries:
         return second_opinion.unasked(
             "llama-fit-params is not on PATH (BRIM_FIT_PARAMS names one elsewhere), and no libllama was found (BRIM_LIBLLAMA names one)"
         )
     if checkpoint.form != "gguf" or not os.path.exists(checkpoint.source) or not isinstance(workload, LlamaWorkload):
         return second_opinion.unasked(f"it opens GGUF files only, and {checkpoint.source} is none here")
-    asked, left_out = second_opinion.comparable(workload, bare=library is not None)
-    if library is not None:
-        numbers = libllama.ask(libllama.request(library, checkpoint.source, asked, second_opinion.experts(asked)), environ=environ)
+    asked, left_out = second_opinion.comparable(workload, bare=bool(libraries))
+    if libraries:
+        numbers = libllama.ask_first(libraries, checkpoint.source, asked, second_opinion.experts(asked), environ)
     else:
         assert program is not None
         numbers = engine.ask(program, second_opinion.words(asked, checkpoint.source), environ=environ)

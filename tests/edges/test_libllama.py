@@ -78,7 +78,7 @@ def test_where_it_is_found(tmp_path, monkeypatch) -> None:
     """By name first, then the loader's path, beside llama-server (and in the lib beside its bin), then Python packages of the active environment; nothing is imported."""
     monkeypatch.setattr(libllama, "_cached", lambda _root: iter(()))
     monkeypatch.setattr(sys, "path", [])
-    assert libllama.find({}) is None
+    assert libllama.find({}) == ()
     places = ("venv/lib/python3.12/site-packages/llama_cpp/lib/libllama.so", "app/lib/libllama.so.0", "app/bin/libllama.so", "loader/libllama.so")
     environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "PATH": str(tmp_path / "app" / "bin"), "LD_LIBRARY_PATH": str(tmp_path / "loader")}
     server = tmp_path / "app" / "bin" / "llama-server"
@@ -89,8 +89,33 @@ def test_where_it_is_found(tmp_path, monkeypatch) -> None:
         path = tmp_path / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
-        assert libllama.find(environ) == str(path), place
-    assert libllama.find({**environ, "BRIM_LIBLLAMA": "/named"}) == "/named"
+        assert libllama.find(environ)[0] == str(path), place
+    assert len(libllama.find(environ)) == len(places)
+    assert libllama.find({**environ, "BRIM_LIBLLAMA": "/named"}) == ("/named",)
+
+
+@built
+def test_the_next_one_is_asked_where_one_cannot_answer(stubs, tmp_path) -> None:
+    """A stale library does not hide a good one; where none answers, every reason is told."""
+    (tmp_path / "libllama.so").write_text("no library")
+    stale, workload = str(tmp_path / "libllama.so"), LlamaWorkload(ctx=4096, slots=2)
+    found = libllama.ask_first((stale, stubs["plain"]), "m.gguf", workload, (), os.environ)
+    assert found.program == stubs["plain"]
+    none = libllama.ask_first((stale, stubs["big"]), "m.gguf", workload, (), os.environ)
+    assert isinstance(none.rows, Missing)
+    assert "cannot be loaded" in none.rows.detail
+    assert "104 bytes" in none.rows.detail
+
+
+@built
+def test_where_a_struct_cannot_be_measured_its_defaults_decide(stubs, monkeypatch) -> None:
+    """On a machine that returns structs otherwise (64-bit ARM) the layout is told by all defaults alone."""
+    monkeypatch.setattr(libllama_child.os, "uname", lambda: type("Machine", (), {"machine": "aarch64"}))
+    library = libllama_child.ctypes.CDLL(stubs["plain"])
+    for function, layouts in (("llama_model_default_params", libllama_child.MODEL), ("llama_context_default_params", libllama_child.CONTEXT)):
+        raw, size = libllama_child.defaults_of(library, function)
+        assert size is None
+        assert libllama_child.known(raw, size, layouts, function)[0] == "b11434"
 
 
 @pytest.mark.parametrize(

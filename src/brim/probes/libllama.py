@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 VARIABLE = "BRIM_LIBLLAMA"
 DEADLINE_S = 60.0
 MOST_BYTES = 4 << 30  # what a simulated load may take: the vocabulary and the graphs, not the weights
+MOST_FOUND = 4
 NAMES = ("libllama.so", "libllama.so.0", "libllama.dylib")
 # Python packages and where in them the library lies; xllamacpp's extension module has all of libllama in it
 PACKAGES = ("llama_cpp/lib", "llama_cpp", "llama_cpp_py_sync", "llama_cpp_cuda/lib", "easy_llama")
@@ -36,12 +37,18 @@ SPLITS = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 POOLING = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 
 
-def find(environ: "Mapping[str, str]", root: str = "") -> "str | None":
-    """The path of a libllama; None where there is none."""
+def find(environ: "Mapping[str, str]", root: str = "") -> "tuple[str, ...]":
+    """The paths of the libllamas that are here, at most `MOST_FOUND`; the one that is named alone, where one is."""
     named = environ.get(VARIABLE, "").strip()
     if named:
-        return named
-    return next((path for path in _candidates(environ, root) if os.path.isfile(path)), None)
+        return (named,)
+    found: dict[str, str] = {}
+    for path in _candidates(environ, root):
+        if os.path.isfile(path):
+            found.setdefault(os.path.realpath(path), path)
+        if len(found) == MOST_FOUND:
+            break
+    return tuple(found.values())
 
 
 def _candidates(environ: "Mapping[str, str]", root: str) -> "Iterator[str]":
@@ -155,6 +162,22 @@ def ask(asked: "dict[str, object]", *, deadline_s: float = DEADLINE_S, environ: 
         program=library, command=shown, build=Missing(reason="not_supported", detail="a bare libllama names no build"), rows=_rows(found["buffers"]),
         buffers=tuple((str(name), int(model)) for name, _, model, _, _ in found["buffers"] if model), layouts=tuple(found["layouts"]),
     )  # fmt: skip
+
+
+def ask_first(
+    libraries: "tuple[str, ...]", model: str, workload: "LlamaWorkload", experts: "tuple[tuple[str, str], ...]", environ: "Mapping[str, str]"
+) -> EngineNumbers:
+    """The answer of the first of these that gives one; where none does, the first one's reason, and in short those of the others."""
+    answers = []
+    for library in libraries:
+        answer = ask(request(library, model, workload, experts), environ=environ)
+        if not isinstance(answer.rows, Missing):
+            return answer
+        answers.append(answer)
+    others = "".join(f"; {one.program}: {one.rows.detail}" for one in answers[1:] if isinstance(one.rows, Missing))
+    first = answers[0]
+    assert isinstance(first.rows, Missing)
+    return first.replace(rows=first.rows.replace(detail=first.rows.detail + others))
 
 
 def _nothing(library: str, shown: "tuple[str, ...]", why: str) -> EngineNumbers:

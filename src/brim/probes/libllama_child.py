@@ -153,14 +153,17 @@ def pairs(library: ctypes.CDLL, context: int) -> "list[list[object]]":
             break
     else:
         raise Unknown("this build does not tell its memory by buffer type (llama_get_memory_breakdown)")
+    if sys.platform == "darwin":
+        raise Unknown("its memory by buffer type is a map of libc++'s, which brim does not read")
+
+    class Head(
+        ctypes.Structure
+    ):  # comparison, colour, parent (the root), left, right, count (libstdc++, bits/stl_tree.h); returned through a hidden address on every machine
+        _fields_ = [("words", ctypes.c_uint64 * 6)]
+
     called = getattr(library, name)
-    head = (ctypes.c_uint64 * 8)()  # comparison, colour, parent, left, right, count (libstdc++, bits/stl_tree.h)
-    if os.uname().machine in ("x86_64", "amd64"):
-        called.restype, called.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p]
-        called(ctypes.addressof(head), context)
-        words = list(head)
-    else:
-        raise Unknown(f"a map by value is not read on {os.uname().machine}")
+    called.restype, called.argtypes = Head, [ctypes.c_void_p]
+    words = list(called(context).words)
     if not 0 < words[5] <= 64:
         raise Unknown("its memory by buffer type is no map that brim can read")
     rows: list[list[object]] = []

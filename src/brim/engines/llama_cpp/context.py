@@ -192,6 +192,12 @@ class Context:
         made.filled = True
         return made
 
+    def at_home(self) -> "Context":
+        """The same context where no card takes work over whose weights are on the host."""
+        made = self._copy()
+        made.op_offload = False
+        return made
+
     def at(self, cells: int) -> "Context":
         """The same context with caches of another length; all that decides the graph's operations stays."""
         made = self._copy()

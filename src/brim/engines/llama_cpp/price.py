@@ -54,7 +54,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
     graphed = graphs.known(hp.arch)
     if not graphed and hp.arch not in hparams.REMEMBERED:
         return _unpriced(workload, version, f"the compute graph of architecture {hp.arch!r} is not modelled yet")
-    reserved = grown = None
+    reserved = grown = kept = None
     missing: tuple[str, ...] = ()
     if not hp.tensors:
         missing = ("weights and compute buffers: the file lists no tensors, only caches, states and the output buffer follow from its header",)
@@ -64,6 +64,8 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
         try:
             memory, reserved = reserve.remembered(hp, context, placement)
             grown = reserve.remembered(hp, context.in_use(), placement)[1] if hp.arch == "minimax-m3" else None
+            if placement.gpus and context.op_offload and (HOST in placement.layers or placement.overridden) and weights.lays_anew(workload, placement, version):
+                kept = reserve.remembered(hp, context.at_home(), placement)[1]
         except Wanting as why:
             missing = (f"compute buffers: {why}",)
     try:
@@ -71,7 +73,7 @@ def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[Device
     except Wanting as why:
         return _unpriced(workload, version, str(why))
     if reserved is not None:
-        parts += _compute(hp, context, reserved, placement, grown)
+        parts += _compute(hp, context, reserved, placement, grown, kept)
     parts += [_output(hp, context), *_overheads(placement)]
     return Plan(
         engine="llama.cpp", engine_version=f"b{version}", parts=tuple(parts), workload=_echo(workload, context, placement), missing=missing, caveats=(*_unsaid(workload, placement, version), *_caveats(hp, context, placement, parts, reserved)),
@@ -253,8 +255,10 @@ def _cache(cache: Cache, name: str, context: Context, placement: Placement) -> l
     return parts
 
 
-def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placement, grown: "Reserve | None" = None) -> list[Part]:
-    """The compute buffers as they are reserved; `grown` is the graph when the context is full, where that is another."""
+def _compute(
+    hp: Hparams, context: Context, reserved: Reserve, placement: Placement, grown: "Reserve | None" = None, kept: "Reserve | None" = None
+) -> list[Part]:
+    """The compute buffers as they are reserved; `grown` is the graph when the context is full, where that is another, `kept` the one in which the CPU keeps its own weights' work."""
     checked = graphs.CHECKED.get(hp.arch, "")
     source = f"replay of {_BUILD}'s graph of {reserved.nodes} operations in {reserved.splits} parts, {context.tokens} tokens, with ggml-alloc.c's best fit; "
     source += checked or "this architecture's graph was read from the source and never compared with a run"
@@ -278,6 +282,9 @@ def _compute(hp: Hparams, context: Context, reserved: Reserve, placement: Placem
         if grown is not None and grown.allocated[device] > high:
             high = grown.allocated[device]
             rule += f"; reserved for 256 positions, it grows with those in use to {high}"
+        if kept is not None and kept.allocated[device] != real:
+            low, high = min(low, kept.allocated[device]), max(high, kept.allocated[device])
+            rule += f"; {kept.allocated[device]} where the CPU laid all its weights out anew, whose work no card takes over (ggml-backend.cpp: only from host buffers)"
         if real != likely:
             rule = f"as llama.cpp reports it {likely}; {real} are allocated then: {rule}"
         if placement.spread is None or device == HOST:

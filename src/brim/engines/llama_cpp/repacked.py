@@ -54,11 +54,12 @@ _READ_OTHERWISE = (
 class Laid:
     """How the host's weights lie for one set of instructions: bytes and tensors `in_place`, and by buffer (`CPU_REPACK`, `AMX`). `twice` counts bytes that lie in two of them."""
 
-    __slots__ = ("counts", "held", "in_place", "names", "tensors", "twice")
+    __slots__ = ("counts", "held", "in_place", "names", "range", "tensors", "twice")
 
     def __init__(self) -> None:
         self.in_place = self.tensors = self.twice = 0
         self.names: list[str] = []
+        self.range: int | None = None  # `mapped_range`, once it was asked for
         self.held: dict[str, int] = {}
         self.counts: dict[str, int] = {}
 
@@ -182,7 +183,9 @@ def _in_place(hp: Hparams, placement: Placement, tensors: "Iterable[Tensor]", wo
     rule = f"sum of {what}, each padded to 32 = {span.likely}"
     if not placement.mapped:
         return Part(name="weights", device=HOST, bytes=span, rule=rule, source=source)
-    printed = mapped_range(tensors, laid.names) if laid.held or workload.load_mode == "mmap+mlock" else 0
+    printed = 0
+    if laid.held or workload.load_mode == "mmap+mlock":
+        printed = laid.range = mapped_range(tensors, laid.names) if laid.range is None else laid.range
     if workload.load_mode == "mmap+mlock" and printed > span.likely:
         rule += f"; --mlock keeps everything between the first and the last of them in memory: {printed}"
         span = Span(low=span.low, likely=printed, high=max(printed, span.high))
