@@ -11,7 +11,9 @@ from pathlib import Path
 
 from tests.logs import IK, MIXES, build_of, cards_of, is_fork, logs, opened, split_of, workload_of
 
-from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp import hparams, price, repacked
+from brim.engines.llama_cpp.weights import place
+from brim.facts.workload import LlamaWorkload
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-logs.md"
 MIB = 1 << 20
@@ -243,6 +245,33 @@ def _forks_table():
     return lines
 
 
+ANEW = {"AMX": ("avx2", "avx512", "amx"), "CPU_AARCH64": ("avx2",), "CPU_REPACK": ("avx2",)}
+
+
+def laid_out(log):
+    """(mix, buffer, MiB by the rule, MiB in the log) of each buffer of weights that the CPU laid out anew; a log that names no file type is the mix whose size is its mapped file's."""
+    held = log["observed_mib"].get("model") or {}
+    for buffer in ANEW.keys() & held.keys():
+        mixes = [log["weights"]["file_type"]] if log["weights"]["file_type"] else list(MIXES)
+        for mix in mixes:
+            made = opened({**log, "weights": {**log["weights"], "file_type": mix}})
+            total = sum(tensor.stored_bytes for tensor in made.tensors) / MIB
+            if abs(total - held.get("CPU_Mapped", total)) > 0.5:
+                continue
+            facts = hparams.read(made)
+            laid = repacked.lay_out(facts, place(facts, LlamaWorkload(), ()), frozenset(ANEW[buffer]), build_of(log))
+            yield mix, buffer, sum(laid.held.values()) / MIB, held[buffer]
+
+
+def _anew_table():
+    lines = ["## Weights that the CPU laid out anew", "", "| Log | Build | Mix | Buffer | By the rule, MiB | Logged MiB | |", "|---|---|---|---|---|---|---|"]
+    for log in logs():
+        for mix, buffer, value, logged in laid_out(log):
+            equal = "equal" if abs(value - logged) < 0.006 else f"{off(value, logged):+.2f} %"
+            lines.append(f"| {log['id']} | {log['engine']} {log['build']} | {mix} | {buffer} | {value:.2f} | {logged:.2f} | {equal} |")
+    return lines
+
+
 def main():
     rows = list(compare())
     lines = [
@@ -259,6 +288,8 @@ def main():
         *_totals_table(),
         "",
         *_forks_table(),
+        "",
+        *_anew_table(),
         "",
         "## Caches, state and output buffer",
         "",

@@ -142,3 +142,12 @@ def test_a_locked_file_is_held_from_first_to_last() -> None:
     assert free[-1].bytes.likely < locked[-1].bytes.likely <= total
     assert locked[-1].bytes.likely > total - 400 * MIB
     assert free[0].bytes == locked[0].bytes
+
+
+def test_public_logs_with_such_buffers() -> None:
+    """DeepSeek R1 under AMX (b4905) and a 7B model under AVX2 (June 2025): the printed digits."""
+    from tests.evidence.llamacpp_logs import laid_out
+    from tests.logs import logs
+
+    found = [(buffer, round(value, 2), logged) for log in logs() for _mix, buffer, value, logged in laid_out(log)]
+    assert sorted(found) == [("AMX", 18214.39, 18214.39), ("CPU_AARCH64", 3204.0, 3204.0)]

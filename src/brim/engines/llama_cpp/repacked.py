@@ -131,14 +131,18 @@ def _put(laid: Laid, buffer: str, size: int) -> None:
 
 
 def mapped_range(tensors: "Iterable[Tensor]", names: "Iterable[str]") -> int:
-    """What the engine prints as `CPU_Mapped`: in each file from the first to the last byte of the tensors that are used in place; 0 where offsets are not known."""
+    """What the engine prints as `CPU_Mapped`: in each file from the first to the last byte of the tensors that are used in place; 0 where offsets are not known.
+
+    Tensors that were made up for a header without any may have offsets of another file: a range beyond all that is stored says so.
+    """
     wanted = set(names)
     ends: dict[int, tuple[int, int]] = {}
     for tensor in tensors:
         if tensor.name in wanted:
             first, last = ends.get(tensor.shard, (tensor.offset, 0))
             ends[tensor.shard] = (min(first, tensor.offset), max(last, tensor.offset + ggml_tensor_bytes(tensor.dtype, tensor.dims)))
-    return sum(last - first for first, last in ends.values())
+    found, stored = sum(last - first for first, last in ends.values()), sum(tensor.stored_bytes + 4096 for tensor in tensors)
+    return found if found <= stored else 0
 
 
 def host_parts(
