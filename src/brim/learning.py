@@ -3,7 +3,6 @@
 import os
 import sys
 
-from brim.facts.engine import copied_bytes
 from brim.values import plain
 
 TYPE_CHECKING = False
@@ -89,6 +88,8 @@ def learn_from(
         device = _device_of(str(row.get("buffer", "")), known)
         measured[str(row.get("part")), device] = measured.get((str(row.get("part")), device), 0) + int(row.get("bytes", 0))
     if ("weights", "cpu") in measured:
+        from brim.facts.engine import copied_bytes
+
         measured["weights", "cpu"] -= copied_bytes(report["engine_buffers"])
     about = {"at": at, "run": os.path.basename(str(report.get("run_dir", ""))), "architecture": prediction.checkpoint.architecture, "foreign": foreign}
     found = calibration.observe(plan, measured, peaks or {}, device_names(devices), about)

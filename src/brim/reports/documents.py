@@ -1,7 +1,6 @@
 """The JSON documents of DESIGN.md section 6: values in, builtins out; no number is computed here but shares and differences of given ones."""
 
 from brim.budget import sentence
-from brim.facts.engine import copied_bytes
 from brim.values import Missing, plain
 
 TYPE_CHECKING = False
@@ -188,6 +187,8 @@ def _checkpoint(last: "Checkpointed | None") -> "dict[str, Any]":
 
 def _compare(answer: "Prediction", ending: "Ending", measured: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
     """Part by part where the engine says it, and the host's parts together against what the process tree held and mapped on the host."""
+    from brim.facts.engine import copied_bytes
+
     rows: list[dict[str, Any]] = []
     copied = copied_bytes(measured)
     less = f", less {copied} B of mapped pages whose copies the CPU uses" if copied else ""
