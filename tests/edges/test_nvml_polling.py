@@ -8,6 +8,7 @@ import pytest
 
 from brim.clock import FakeClock, SystemClock
 from brim.facts.device import Device, Memory
+from brim.probes import nvml_again
 from brim.probes.nvml import SLOW_NS, Nvml
 from brim.probes.watch import STALE_POLLS, Watch
 from tests.fakes import GIB, Stub, build_stub, card
@@ -229,3 +230,54 @@ def test_polling_leaks_nothing(polled) -> None:
         assert probe.read(at * SLOW_NS // 4)[0].state == "ok"
     assert len(os.listdir("/proc/self/fd")) == files
     assert resident() - before < 1 << 20
+
+
+MOVES = [
+    ({"used": 2 * GIB}, (), lambda row: row.memory.used_bytes == 2 * GIB),
+    ({"reserved": 301 << 20}, (), lambda row: row.memory.reserved_bytes == 301 << 20),
+    ({"temp": 62}, (), lambda row: row.temperature_c == 62.0),
+    ({"mem_temp": 71}, (), lambda row: row.memory_temperature_c == 71.0),
+    ({"power": 211_000}, (), lambda row: row.power_draw_w == 211.0),
+    ({"util": 41}, (), lambda row: row.utilisation_percent == 41.0),
+    ({"reasons": 0x80}, (), lambda row: row.throttle_reasons == ("power_brake",)),
+    ({}, ("0.proc 4001 1073741824",), lambda row: [entry.pid for entry in row.processes] == [4000, 4001]),
+    ({"err.nvmlDeviceGetPowerUsage": 999}, (), lambda row: row.power_draw_w.reason == "failed"),
+    ({"err.nvmlDeviceGetMemoryInfo_v2": 4}, (), lambda row: row.memory.free_bytes.reason == "denied"),
+    ({"lost": 1}, (), lambda row: row.state == "lost"),
+]
+
+
+@pytest.mark.parametrize(("changes", "lines", "seen"), MOVES)
+def test_a_card_that_stood_still_is_seen_to_move(polled, changes, lines, seen) -> None:
+    """Each cell, an error of each kind and the loss of the card are seen at the very next look, also where the card was asked straight before; and what comes back is seen, too."""
+    stub, binding = polled
+    first = ("0.proc 4000 1073741824",)
+    stub.write(card(mem_temp=70), lines=first)
+    probe = opened(binding)
+    rows = [probe.read(poll)[0] for poll in (1, 2, 3, 4)]
+    assert rows[1] is rows[3]
+    assert probe._cards[0].again is not None
+    stub.write(card(**{"mem_temp": 70, **changes}), lines=(*first, *lines))
+    assert seen(probe.read(5)[0])
+    stub.write(card(mem_temp=70), lines=first)
+    assert probe.read(6)[0] == rows[3]
+    assert probe.read(7)[0].state == "ok"
+
+
+def test_a_binding_that_finds_its_functions_otherwise_is_asked_whole(polled, monkeypatch) -> None:
+    """Where the library's functions cannot be had, or a driver lists more processes than fit, every look is a whole one and sees the same."""
+    stub, binding = polled
+    stub.write(card(), lines=tuple(f"0.proc {4000 + n} 1048576" for n in range(20)))
+    probe = opened(binding)
+    rows = [probe.read(poll)[0] for poll in (1, 2, 3)]
+    assert probe._cards[0].again is None
+    assert rows[1] is rows[2]
+    assert len(rows[2].processes) == 20
+    stub.write(card(temp=64))
+
+    def gone(_binding: object, _name: str) -> None:
+        raise AttributeError
+
+    monkeypatch.setattr(nvml_again, "function", gone)
+    assert [probe.read(poll)[0].temperature_c for poll in (4, 5, 6)] == [64.0] * 3
+    assert probe._cards[0].again is None

@@ -116,7 +116,6 @@ class Governor:
         before = began = self._clock.now_ns()
         state = policy.begin(began)
         while True:
-            self._job.attend(pids)
             if self._rest:
                 self._rest_a_while(state)
             status, now = self._job.poll(), self._clock.now_ns()
@@ -139,6 +138,7 @@ class Governor:
             self._note(was, decision, seen, stamp)
             self._do_all(decision.intents, seen, done, stamp)
             self._watch(decision, seen, now)
+            self._job.attend(pids)
             self._ask_anew(wakes, state)
             alone = alone + 1 if status is not None and seen.look.others == 0 and (state.halt is None or state.halt.stage == ENDED) else 0
             if alone >= ALONE_LOOKS and status is not None:

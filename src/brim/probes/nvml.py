@@ -8,8 +8,10 @@ the driver: the first look belongs into a child process (`child.py`), later ones
 """
 
 import os
+from ctypes import byref, c_uint
 
 from brim.facts.device import Device, Process
+from brim.probes.nvml_again import Again, again, function
 from brim.probes.nvml_cells import ALL_ONES, CAUSES, FUNCTION_NOT_FOUND, IS_LOST, NOT_SUPPORTED, REASON_OF, SOC_WORDS, finished, pci_id, raw_of, text_of
 from brim.probes.vendor import Unavailable, first_line, row_without
 from brim.values import Missing
@@ -26,7 +28,7 @@ PID_MAX = 1 << 22  # Linux: the largest pid_max (include/linux/threads.h, PID_MA
 class _Card:
     """One handle: what never changes, what was refused for good, and what is still asked."""
 
-    __slots__ = ("cells", "device", "fast", "handle", "lost", "mig_of", "raw", "raw_slow", "settled", "slow", "slow_values", "static", "xids")
+    __slots__ = ("again", "cells", "device", "fast", "handle", "lost", "mig_of", "raw", "raw_slow", "settled", "slow", "slow_values", "static", "xids")
 
     def __init__(self, handle: object, static: "dict[str, Any]", mig_of: "_Card | None" = None) -> None:
         self.handle, self.static, self.mig_of = handle, static, mig_of
@@ -40,6 +42,7 @@ class _Card:
         self.raw: tuple[Any, ...] | None = None  # the fast values as the library gave them at the last look; None where they cannot be compared
         self.raw_slow: tuple[Any, ...] | None = None  # the slow ones
         self.device: Device | None = None
+        self.again: Again | None = None  # armed while two looks in a row found the same
 
 
 class Nvml:
@@ -208,20 +211,20 @@ class Nvml:
             for card in self._cards:
                 if card.mig_of is None and not card.lost:
                     nvml.nvmlDeviceRegisterEvents(card.handle, nvml.nvmlEventTypeXidCriticalError, events)
+            self._next_event, self._event = function(nvml, "nvmlEventSetWait_v2"), nvml.c_nvmlEventData_t()
             self._events = events
         except (self._error, AttributeError):
             self._events = None
 
     def _hear(self) -> None:
         """Take the XID events that came since the last look, at most 64 (a storm must not hold the poll)."""
-        nvml = self._nvml
         for _ in range(64):
-            try:
-                event = nvml.nvmlEventSetWait_v2(self._events, 0)
-            except self._error as error:
-                if error.value == NOT_SUPPORTED:
+            code = self._next_event(self._events, byref(self._event), c_uint(0))  # straight, for the usual answer (nobody has anything to say) is an error code
+            if code:
+                if code == NOT_SUPPORTED:
                     self._events = None
                 return
+            event = self._event
             key = _address(event.device)
             for card in self._cards:
                 if card.mig_of is None and not isinstance(card.handle, self._error) and _address(card.handle) == key:
@@ -242,6 +245,8 @@ class Nvml:
             card.lost = card.mig_of.lost
         if card.lost and not self._is_back(card):
             return self._gone(card)
+        if not slow and not card.xids and card.again is not None and card.again.still() and card.device is not None:
+            return card.device
         moved = False
         if slow:
             card.slow_values = self._ask(card, card.slow)
@@ -249,11 +254,14 @@ class Nvml:
             moved = card.raw_slow is None or card.raw_slow != known
         fast = self._ask(card, card.fast)
         if card.lost:
-            card.raw = None
+            card.raw = card.again = None
             return self._gone(card)
         before, card.raw = card.raw, raw_of(fast)
         if card.raw is not None and card.raw == before and not moved and not card.xids and card.device is not None:
+            if card.again is None:
+                card.again = again(self._nvml, card.handle, ((field, calls[0].__name__) for field, calls in card.fast), card.raw)
             return card.device
+        card.again = None
         values = {**card.static, **card.settled, **card.slow_values, **fast}
         if card.mig_of is not None:
             values.setdefault("temperature_c", Missing(reason="not_supported", detail="a MIG slice has no sensor of its own; see its parent card"))
