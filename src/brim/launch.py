@@ -124,7 +124,7 @@ def run(
     seat = _take_seat(book, prediction, probe, extras, force=force)
     shown = visible_environment(tuple(device for device in first.devices if device.id in limits.devices))
     try:
-        with signals_held() as early:
+        with signals_held(for_good=extras.ends_process) as early:
             return _govern(book, limits, probe, extras, seat, shown, early)
     finally:
         seat.leave()
@@ -278,16 +278,21 @@ def _watchers(book: Book, limits: "Limits", extras: Extras, hands: Hands) -> "tu
 
 
 @contextlib.contextmanager
-def signals_held() -> "Iterator[list[int]]":
-    """Note the signals that would end brim instead of ending by them: between a job's start and its last paper, what ends is the job. Yields those that came."""
+def signals_held(*, for_good: bool = False) -> "Iterator[list[int]]":
+    """Note the signals that would end brim instead of ending by them: between a job's start and its last paper, what ends is the job. Yields those that came.
+
+    With `for_good` they stay noted where all went well: the process ends with the run, and its code is the job's.
+    """
     came: list[int] = []
     previous: dict[int, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread: the caller keeps its own handlers
         previous = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in _ENDING}
+    ended = False
     try:
         yield came
+        ended = True
     finally:
-        for number, handler in previous.items():
+        for number, handler in previous.items() if not (for_good and ended) else ():
             signal.signal(number, handler)
 
 

@@ -381,3 +381,15 @@ def test_a_stream_that_was_made_non_blocking_loses_nothing() -> None:
         thread.join(5)
         os.close(reader)
     assert got.endswith(data)
+
+
+def test_a_signal_after_the_jobs_end_changes_nothing(tmp_path) -> None:
+    """SIGTERM between the last paper and brim's own end: the exit code is the job's."""
+    late = "import os, signal\nfrom brim.reports import text\nsaid = text.ended\ndef ended(report):\n    os.kill(os.getpid(), signal.SIGTERM)\n    return said(report)\ntext.ended = ended\n"
+    code = f"{late}from brim.cli import main\nraise SystemExit(main(['run', '--run-dir', {str(tmp_path / 'run')!r}, '--', 'sh', '-c', 'exit 5']))"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, timeout=60, check=False
+        ).returncode
+        == 5
+    )

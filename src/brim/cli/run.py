@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         return 0
     eyes = api.machine(readings=asked.readings) if asked.readings else None
     result = api.run(
-        command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, probe=eyes, extras=announce(asked), profile=profile,
+        command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, probe=eyes, extras=announce(asked).replace(ends_process=True), profile=profile,
         artifact=artifact_of(asked, profile, prediction),
     )  # fmt: skip
     print(text.ended(dict(result.report)), file=sys.stderr)

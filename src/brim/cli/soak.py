@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         return 0
     more = announce(asked)
     more = more.replace(
-        watch=_Progress(limits.run_ns, more.watch), throughput=(asked.throughput_command, asked.throughput_every)
+        watch=_Progress(limits.run_ns, more.watch), throughput=(asked.throughput_command, asked.throughput_every), ends_process=True
     )  # fmt: skip
     result = api.run(
         command, limits, run_dir=asked.run_dir, prediction=prediction, force=asked.force, extras=more, probe=(api.machine(readings=asked.readings) if asked.readings else None), profile=profile,

@@ -36,6 +36,7 @@ class Extras(Record):
     """What a run may have beside its limits: where notices go, who watches, and what it goes on from.
 
     `needs` are (device id, bytes) that the job is known to take, for a run that is not priced itself. `throughput` is a command that prints a number, and how often it is run (ns); an empty command is none.
+    `ends_process` says that the caller's process ends with this run: a signal that comes after the job has ended changes its code no more.
     """
 
     notify_command: tuple[str, ...] = ()
@@ -53,3 +54,4 @@ class Extras(Record):
     ledger: str = ""
     wait_ns: "int | None" = None
     needs: "tuple[tuple[str, int], ...]" = ()
+    ends_process: bool = False
