@@ -162,8 +162,10 @@ def ask_engine(answer: "Prediction", *, environ: "Mapping[str, str] | None" = No
         assert program is not None
         numbers = engine.ask(program, second_opinion.words(asked, checkpoint.source), environ=environ)
     here, words = second_opinion.as_it_saw(probe(environ=environ).devices, numbers)
-    build = numbers.build if isinstance(numbers.build, int) else NEWEST_BUILD
-    return second_opinion.compare(as_the_engine_would(answer, asked, here, words, build), numbers, left_out)
+    asked, build, lacking = second_opinion.as_it_was_asked(asked, numbers, NEWEST_BUILD)
+    plan = as_the_engine_would(answer, asked, here, words, build)
+    notes = second_opinion.notes(checkpoint.architecture, tuple(item.device for item in answer.gate.devices), here)
+    return second_opinion.compare(plan, numbers, (*left_out, *lacking), notes)
 
 
 def solve(

@@ -15,6 +15,8 @@ from brim.values import Missing, Record
 GROUPS = {
     "weights": "weights", "kv_cache": "context", "kv_cache_swa": "context", "recurrent_state": "context", "compute_buffer": "compute",
 }  # fmt: skip
+# about when the parameter structs of a header stood in llama.cpp: the build that a library with them is priced as
+BUILDS = {"llama-cpp-python 0.3.20": 8700, "llama-cpp-python 0.3.26": 9500, "llama-cpp-python 0.3.30": 9880}
 LABELS = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL", "xpu": "SYCL"}
 
 
@@ -73,6 +75,20 @@ def experts(workload: LlamaWorkload) -> tuple[tuple[str, str], ...]:
     return tuple((rf"blk\.{il}\.ffn_(up|down|gate|gate_up)_(ch|)exps", "CPU") for il in range(count))
 
 
+def as_it_was_asked(workload: LlamaWorkload, numbers: EngineNumbers, newest: int) -> "tuple[LlamaWorkload, int, tuple[str, ...]]":
+    """(the workload that the engine could be asked, the build to price it as, what else was left out): older structs have fewer fields, and stand for the builds of their time."""
+    left_out = {
+        "n_outputs_max": "rows of logits for the slots only (this build knows no n_outputs_max)",
+        "n_rs_seq": "rows to roll back (this build knows no n_rs_seq)",
+    }
+    if "n_outputs_max" in numbers.lacking:
+        workload = workload.replace(outputs=None)
+    if "n_rs_seq" in numbers.lacking:
+        workload = workload.replace(rollback_rows=0)
+    build = numbers.build if isinstance(numbers.build, int) else min((BUILDS.get(name, newest) for name in numbers.layouts), default=newest)
+    return workload, build, tuple(left_out.get(name, f"{name} (this build knows none)") for name in numbers.lacking)
+
+
 def as_it_saw(devices: "tuple[Device, ...]", numbers: EngineNumbers) -> "tuple[tuple[Device, ...], tuple[str, ...] | None]":
     """The devices that the engine used of these, and the instructions that its build uses for weights on the host, by the buffers that it told (None: not known)."""
     alone = not isinstance(numbers.rows, Missing) and all(row.device in ("Host", "CPU") for row in numbers.rows)
@@ -109,8 +125,24 @@ def words(workload: LlamaWorkload, model: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def compare(plan: Plan, numbers: EngineNumbers, left_out: tuple[str, ...]) -> SecondOpinion:
-    """Cell by cell, and every reason for a difference that brim knows."""
+def notes(architecture: str, asked: "tuple[Device, ...]", seen: "tuple[Device, ...]") -> tuple[str, ...]:
+    """What else makes the two part: devices that are not here, and architectures whose simulated load counts less than a real one takes."""
+    from brim.engines.llama_cpp.hparams import LONE
+
+    said = []
+    here = {device.id for device in seen}
+    absent = [device.id for device in asked if device.budget.hypothetical or device.id not in here]
+    if absent:
+        said.append(
+            f"the engine was asked about what it sees on this machine ({', '.join(sorted(here)) or 'nothing'}), not about {', '.join(f'the {name} that was given' for name in absent)}; so was brim, for this table"
+        )
+    if architecture in LONE:
+        said.append(f"{architecture} with several slots: a simulated load tells the first of two reservations, a real one takes the second, which brim prices")
+    return tuple(said)
+
+
+def compare(plan: Plan, numbers: EngineNumbers, left_out: tuple[str, ...], known: tuple[str, ...] = ()) -> SecondOpinion:
+    """Cell by cell, and every reason for a difference that brim knows; `known` are those of the model and the devices."""
     if isinstance(numbers.rows, Missing):
         return SecondOpinion(command=numbers.command, build=numbers.build, rows=(), why=(f"the engine gave no table: {numbers.rows.detail}",))
     rows = []
@@ -125,7 +157,7 @@ def compare(plan: Plan, numbers: EngineNumbers, left_out: tuple[str, ...]) -> Se
                 )
             )
     why = [f"left out on both sides: {item}" for item in left_out]
-    why += _told(plan, numbers)
+    why += [*known, *_told(plan, numbers)]
     if any(not row.agrees for row in rows):
         why.append("a cell that differs and is explained by none of these is a defect of brim's model or of its facts: please report it with --json")
     return SecondOpinion(command=numbers.command, build=numbers.build, rows=tuple(rows), why=tuple(why))
@@ -140,7 +172,10 @@ def _told(plan: Plan, numbers: EngineNumbers) -> list[str]:
     if isinstance(numbers.build, int) and str(numbers.build) != priced:
         said.append(f"the engine is build b{numbers.build}, brim priced b{priced}")
     if numbers.layouts:
-        said.append(f"a bare libllama names no build: its parameter structs are those of {' and '.join(dict.fromkeys(numbers.layouts))}, brim priced b{priced}")
+        about = "" if all(name not in BUILDS for name in numbers.layouts) else " (about when those stood)"
+        said.append(
+            f"a bare libllama names no build: its parameter structs are those of {' and '.join(dict.fromkeys(numbers.layouts))}, brim priced b{priced}{about}"
+        )
     if numbers.buffers:
         said.append("weights lie in " + ", ".join(f"{name} ({size} B)" for name, size in numbers.buffers))
     return said

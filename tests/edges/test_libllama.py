@@ -22,7 +22,7 @@ def stubs(tmp_path_factory):
     """The stand-in library with the structs of b11434, and one with larger ones."""
     folder = tmp_path_factory.mktemp("libllama")
     made = {}
-    for name, flags in (("plain", []), ("big", ["-DLLAMA_STUB_BIG"])):
+    for name, flags in (("plain", []), ("big", ["-DLLAMA_STUB_BIG"]), ("old", ["-DLLAMA_STUB_OLD"])):
         path = folder / name / "libllama.so"
         path.parent.mkdir()
         subprocess.run(
@@ -47,6 +47,15 @@ def test_it_is_asked_with_the_workloads_own_settings(stubs) -> None:
     assert found.layouts == ("b11434", "b11434")
     assert isinstance(found.build, Missing)
     assert ask(stubs["plain"], repack=False).buffers == (("CPU", 1000),)
+
+
+@built
+def test_an_older_build_is_asked_what_it_knows(stubs) -> None:
+    """Structs of April 2026 are known by their size and defaults; what they have no field for is told, and the load is simulated without a mapping."""
+    found = ask(stubs["old"], outputs=2)
+    assert [(row.device, row.exact) for row in found.rows] == [("Host", (1500, 8192, 7))]
+    assert found.layouts == ("llama-cpp-python 0.3.20",) * 2
+    assert found.lacking == ("n_outputs_max",)
 
 
 FAULTS = [

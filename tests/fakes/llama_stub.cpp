@@ -1,4 +1,4 @@
-// A libllama of a few functions for tests: the parameter structs of b11434, one host buffer type, and faults on demand (LLAMA_STUB = hang, crash, exit, refuse, strange, big, greedy).
+// A libllama of a few functions for tests: the parameter structs of b11434 (LLAMA_STUB_OLD: of April 2026), one host buffer type, and faults on demand (LLAMA_STUB = hang, crash, exit, refuse, strange, big, greedy).
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,22 +23,39 @@ static bool mode(const char * word) { const char * said = getenv("LLAMA_STUB"); 
 
 extern "C" {
 struct llama_model_params {
+#ifdef LLAMA_STUB_OLD
+    void * devices; void * overrides; int32_t n_gpu_layers, split_mode, main_gpu; const float * tensor_split; void * progress; void * data; void * kv;
+    bool vocab_only, use_mmap, use_direct_io, use_mlock, check_tensors, use_extra_bufts, no_host, no_alloc;
+#else
     void * devices; void * overrides; int32_t n_gpu_layers, split_mode, load_mode, lazy_mode, main_gpu; const float * tensor_split; void * progress; void * data; void * kv;
     bool vocab_only, check_tensors, use_extra_bufts, no_host, no_alloc, load_mtp;
+#endif
 #ifdef LLAMA_STUB_BIG
     void * more[3];
 #endif
 };
 struct llama_context_params {
+#ifdef LLAMA_STUB_OLD
+    uint32_t n_ctx, n_batch, n_ubatch, n_seq_max; int32_t n_threads, n_threads_batch, rope, pooling, attention, flash;
+#else
     uint32_t n_ctx, n_batch, n_ubatch, n_seq_max, n_rs_seq, n_outputs_max, n_outputs_max_per_seq; int32_t n_threads, n_threads_batch, kind, rope, pooling, attention, flash;
+#endif
     float base, scale, ext, attn, fast, slow; uint32_t yarn; float defrag; void * eval; void * eval_data; int32_t type_k, type_v; void * abort_cb; void * abort_data;
-    bool embeddings, offload_kqv, no_perf, op_offload, swa_full, kv_unified; void * samplers; size_t n_samplers; void * other;
+    bool embeddings, offload_kqv, no_perf, op_offload, swa_full, kv_unified; void * samplers; size_t n_samplers;
+#ifndef LLAMA_STUB_OLD
+    void * other;
+#endif
 };
 
 llama_model_params llama_model_default_params() {
     llama_model_params p;
     memset(&p, 0, sizeof p);
-    p.n_gpu_layers = mode("strange") ? 77777 : -1; p.split_mode = 1; p.load_mode = -1; p.lazy_mode = 1; p.use_extra_bufts = true;
+    p.n_gpu_layers = mode("strange") ? 77777 : -1; p.split_mode = 1; p.use_extra_bufts = true;
+#ifdef LLAMA_STUB_OLD
+    p.use_mmap = true;
+#else
+    p.load_mode = -1; p.lazy_mode = 1;
+#endif
     return p;
 }
 llama_context_params llama_context_default_params() {
@@ -55,6 +72,9 @@ llama_model * llama_model_load_from_file(const char *, llama_model_params p) {
     if (mode("exit")) _exit(3);
     if (mode("greedy")) { size_t held = (size_t) 64 << 30; char * all = (char *) malloc(held); if (!all) { (void) !write(2, "no memory\n", 10); return nullptr; } memset(all, 1, held); }
     asked_repack = p.use_extra_bufts; asked_no_alloc = p.no_alloc;
+#ifdef LLAMA_STUB_OLD
+    asked_no_alloc = asked_no_alloc && !p.use_mmap;
+#endif
     return mode("refuse") ? nullptr : &MODEL;
 }
 llama_context * llama_init_from_model(llama_model *, llama_context_params p) { asked_ctx = p.n_ctx; asked_slots = p.n_seq_max; return &CONTEXT; }

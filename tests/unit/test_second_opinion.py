@@ -6,10 +6,11 @@ import stat
 import pytest
 
 from brim.engines.base import Part, Plan
+from brim.facts.device import Device, Memory
 from brim.facts.engine import EngineNumbers, EngineRow
 from brim.facts.workload import LlamaWorkload
 from brim.probes import engine
-from brim.second_opinion import comparable, compare, unasked, words
+from brim.second_opinion import as_it_saw, as_it_was_asked, comparable, compare, experts, notes, unasked, words
 from brim.units import MIB, exactly
 from brim.values import Missing
 
@@ -79,3 +80,59 @@ def test_cells_agree_to_the_whole_mib() -> None:
     assert nothing.rows == ()
     assert "it broke" in nothing.why[0]
     assert "not asked" in unasked("no program").why[0]
+
+
+def told(**more) -> EngineNumbers:
+    row = EngineRow(device="Host", weights_mib=1, context_mib=1, compute_mib=1, exact=(MIB + 5, MIB, MIB))
+    return EngineNumbers(program="l", command=("l",), build=Missing(reason="not_supported", detail="none"), **{"rows": (row,), **more})
+
+
+def host(instructions) -> Device:
+    return Device(id="cpu", backend="cpu", name="host", memory=Memory(), instructions=instructions)
+
+
+# (what the processor has, the buffers that the engine told, what its build uses)
+SEEN = [
+    (("avx2", "avx512", "amx"), (("AMX", 5), ("CPU", 1)), ("avx2", "avx512", "amx")), (("avx2", "amx"), (("CPU", 1), ("CPU_REPACK", 5)), ("avx2",)), (("avx2", "amx"), (("CPU", 1),), ()),
+    (("avx2",), (), None), (Missing(reason="failed", detail="no cpuinfo"), (("CPU_REPACK", 5),), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("instructions", "buffers", "built_for"), SEEN)
+def test_an_engines_buffers_show_what_it_was_built_for(instructions, buffers, built_for) -> None:
+    """Of the processor's instructions, those whose layouts the engine used; a card that the engine did not see is left out of brim's plan."""
+    card = Device(id="cuda:0", backend="cuda", name="card", memory=Memory())
+    assert as_it_saw((card, host(instructions)), told(buffers=buffers)) == ((host(instructions),), built_for)
+
+
+def test_a_bare_library_is_asked_nearly_everything() -> None:
+    """Slots, shared caches and rows of logits are its own words; draft, projector and adapters are left out, and nothing is mapped."""
+    workload = LlamaWorkload(ctx=8192, slots=4, kv_unified=True, outputs=4, cpu_experts=2, lora=("a",))
+    asked, left_out = comparable(workload, bare=True)
+    assert (asked.slots, asked.kv_unified, asked.outputs, asked.mmap, asked.repack) == (4, True, 4, False, None)
+    assert left_out == ("the adapters",)
+    assert [pattern.split("\\.")[1] for pattern, _ in experts(asked)] == ["0", "1"]
+    assert len(experts(workload.replace(cpu_experts=1 << 20))) == 1
+
+
+def test_older_structs_stand_for_the_builds_of_their_time() -> None:
+    """What they have no field for is left out on both sides, and brim prices a build of that time."""
+    asked = LlamaWorkload(outputs=4, rollback_rows=2)
+    workload, build, left_out = as_it_was_asked(asked, told(layouts=("llama-cpp-python 0.3.20",) * 2, lacking=("n_outputs_max", "n_rs_seq")), 11434)
+    assert (workload.outputs, workload.rollback_rows, build, len(left_out)) == (None, 0, 8700, 2)
+    assert as_it_was_asked(asked, told(layouts=("b11434", "b11739")), 11434) == (asked, 11434, ())
+
+
+def test_bytes_are_compared_as_bytes() -> None:
+    """A cell that would agree to the whole MiB differs by five bytes."""
+    plan = Plan(engine="llama.cpp", engine_version="b11434", workload={}, parts=(Part(name="weights", device="cpu", bytes=exactly(MIB), rule="", source=""),))
+    rows = compare(plan, told(), (), ("a note",)).rows
+    assert next((row.what, row.agrees, row.engine_bytes) for row in rows) == ("weights", False, MIB + 5)
+
+
+def test_what_else_makes_them_part() -> None:
+    """A device that is not here was not asked about; a model whose simulated load counts less is named."""
+    given = Device(id="cuda:0", backend="cuda", name="card", memory=Memory())
+    assert "not about the cuda:0" in notes("llama", (given,), (host(("avx2",)),))[0]
+    assert notes("llama", (host(("avx2",)),), (host(("avx2",)),)) == ()
+    assert "two reservations" in notes("minimax-01", (), ())[0]

@@ -26,7 +26,7 @@ class EngineRow(Record):
 class EngineNumbers(Record):
     """The answer of one program. `build` is `Missing` where it does not tell; `rows` are `Missing` with the reason where it gave none.
 
-    `buffers` are (buffer type, bytes of weights) where it tells those; `layouts` the builds whose parameter structs a bare libllama was found to have.
+    `buffers` are (buffer type, bytes of weights) where it tells those; `layouts` the builds whose parameter structs a bare libllama was found to have, `lacking` the fields of the workload that those do not have.
     """
 
     program: str
@@ -35,6 +35,7 @@ class EngineNumbers(Record):
     rows: "tuple[EngineRow, ...] | Missing"
     buffers: tuple[tuple[str, int], ...] = ()
     layouts: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
 
 def copied_bytes(buffers: "Iterable[Mapping[str, Any]]") -> int:

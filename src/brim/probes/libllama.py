@@ -160,7 +160,7 @@ def ask(asked: "dict[str, object]", *, deadline_s: float = DEADLINE_S, environ: 
         return _nothing(library, shown, why + (f" (it said: {last[:200]})" if last and refused else ""))
     return EngineNumbers(
         program=library, command=shown, build=Missing(reason="not_supported", detail="a bare libllama names no build"), rows=_rows(found["buffers"]),
-        buffers=tuple((str(name), int(model)) for name, _, model, _, _ in found["buffers"] if model), layouts=tuple(found["layouts"]),
+        buffers=tuple((str(name), int(model)) for name, _, model, _, _ in found["buffers"] if model), layouts=tuple(found["layouts"]), lacking=tuple(found["lacking"]),
     )  # fmt: skip
 
 

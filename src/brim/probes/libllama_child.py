@@ -126,16 +126,15 @@ def known(raw: bytes, size: "int | None", layouts: "tuple[tuple[str, str], ...]"
     return found[0]
 
 
-def patched(raw: bytes, fields: str, values: "dict[str, float | None]") -> ctypes.Structure:
-    """The defaults with these fields set, as a struct that can be passed by value; a field that the build lacks is passed over where it is asked for as it is by default."""
+def patched(raw: bytes, fields: str, values: "dict[str, float | None]", lacking: "list[str]") -> ctypes.Structure:
+    """The defaults with these fields set, as a struct that can be passed by value; a field that the build lacks is added to `lacking` where it is asked for as no default."""
     placed, size = lay(fields)
     held = bytearray(raw[:size])
     for name, value in values.items():
         if value is None:
             continue
         if name not in placed:
-            if value:
-                raise Unknown(f"this build has no {name}, which the workload asks for")
+            lacking += [name] if value else []
             continue
         offset, kind = placed[name]
         struct.pack_into("Q" if kind == "P" else kind, held, offset, value if kind == "f" else bool(value) if kind == "?" else int(value))
@@ -220,9 +219,9 @@ def ask(request: "dict[str, object]") -> "dict[str, object]":
         "ggml_backend_buft_name",
         "ggml_backend_dev_count",
     )
-    lacking = [name for name in needed if not hasattr(library, name)]
-    if lacking:
-        raise Unknown(f"it has no {lacking[0]}: not a libllama, or one from before 2025")
+    absent = [name for name in needed if not hasattr(library, name)]
+    if absent:
+        raise Unknown(f"it has no {absent[0]}: not a libllama, or one from before 2025")
     _signatures(library)
     raw, size = defaults_of(library, "llama_model_default_params")
     model_build, fields = known(raw, size, MODEL, "llama_model_params")
@@ -239,10 +238,11 @@ def ask(request: "dict[str, object]") -> "dict[str, object]":
     values.update({"no_alloc": 1, "load_mode": 0 if "load_mode" in fields else None, "use_mmap": 0 if "use_mmap" in fields else None})
     values["overrides"] = None if overrides is None else ctypes.addressof(overrides)
     values["tensor_split"] = ctypes.addressof(shares) if split else None
-    model_params = patched(raw, fields, values)
+    lacking: list[str] = []
+    model_params = patched(raw, fields, values, lacking)
     raw, size = defaults_of(library, "llama_context_default_params")
     context_build, fields = known(raw, size, CONTEXT, "llama_context_params")
-    context_params = patched(raw, fields, request["context_params"])  # type: ignore[arg-type]
+    context_params = patched(raw, fields, request["context_params"], lacking)  # type: ignore[arg-type]
     library.llama_model_load_from_file.argtypes = [ctypes.c_char_p, type(model_params)]
     library.llama_init_from_model.argtypes = [ctypes.c_void_p, type(context_params)]
     library.llama_backend_init()
@@ -252,7 +252,7 @@ def ask(request: "dict[str, object]") -> "dict[str, object]":
     context = library.llama_init_from_model(model, context_params)
     if not context:
         raise Unknown("it made no context for this workload")
-    return {"buffers": pairs(library, context), "layouts": [model_build, context_build]}
+    return {"buffers": pairs(library, context), "layouts": [model_build, context_build], "lacking": lacking}
 
 
 def _limit(most: "int | None") -> None:
