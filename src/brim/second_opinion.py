@@ -15,7 +15,7 @@ from brim.values import Missing, Record
 GROUPS = {
     "weights": "weights", "kv_cache": "context", "kv_cache_swa": "context", "recurrent_state": "context", "compute_buffer": "compute",
 }  # fmt: skip
-# about when the parameter structs of a header stood in llama.cpp: the build that a library with them is priced as
+# about when the context's parameters of a header stood in llama.cpp: the build that a library with them is priced as
 BUILDS = {"llama-cpp-python 0.3.20": 8700, "llama-cpp-python 0.3.26": 9500, "llama-cpp-python 0.3.30": 9880}
 LABELS = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL", "xpu": "SYCL"}
 
@@ -85,7 +85,7 @@ def as_it_was_asked(workload: LlamaWorkload, numbers: EngineNumbers, newest: int
         workload = workload.replace(outputs=None)
     if "n_rs_seq" in numbers.lacking:
         workload = workload.replace(rollback_rows=0)
-    build = numbers.build if isinstance(numbers.build, int) else min((BUILDS.get(name, newest) for name in numbers.layouts), default=newest)
+    build = numbers.build if isinstance(numbers.build, int) else BUILDS.get(numbers.layouts[-1], newest) if numbers.layouts else newest
     return workload, build, tuple(left_out.get(name, f"{name} (this build knows none)") for name in numbers.lacking)
 
 
@@ -172,7 +172,7 @@ def _told(plan: Plan, numbers: EngineNumbers) -> list[str]:
     if isinstance(numbers.build, int) and str(numbers.build) != priced:
         said.append(f"the engine is build b{numbers.build}, brim priced b{priced}")
     if numbers.layouts:
-        about = "" if all(name not in BUILDS for name in numbers.layouts) else " (about when those stood)"
+        about = "" if numbers.layouts[-1] not in BUILDS else " (about when those stood)"
         said.append(
             f"a bare libllama names no build: its parameter structs are those of {' and '.join(dict.fromkeys(numbers.layouts))}, brim priced b{priced}{about}"
         )
