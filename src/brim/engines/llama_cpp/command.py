@@ -61,23 +61,23 @@ _SUBCOMMANDS = {
     "complete": "llama-completion",
     "bench": "llama-bench", "batched-bench": "llama-batched-bench", "fit-params": "llama-fit-params", "perplexity": "llama-perplexity",
 }  # fmt: skip
-# commands that only start another one, and how many words of their own each option of theirs takes
-_WRAPPERS = {
-    "nice": {"-n": 1, "--adjustment": 1}, "ionice": {"-c": 1, "-n": 1, "-p": 1}, "nohup": {}, "setsid": {}, "time": {"-f": 1, "-o": 1},
-    "stdbuf": {"-i": 1, "-o": 1, "-e": 1},
-    "taskset": {"-c": 1}, "numactl": {"-m": 1, "-N": 1, "-C": 1, "-i": 1, "-p": 1}, "sudo": {"-u": 1, "-g": 1}, "chrt": {}, "prlimit": {},
-    "exec": {}, "command": {},
-    "timeout": {"-k": 1, "-s": 1}, "srun": {"-n": 1, "-p": 1, "-N": 1, "-c": 1, "-G": 1}, "env": {"-u": 1, "-C": 1}, "systemd-inhibit": {},
-    "caffeinate": {"-t": 1, "-w": 1},
+# Names from before June 2024 (llama.cpp PR 7809), taken only where a model of llama.cpp's follows; `main` had llama-completion's meaning.
+# llama-sweep-bench is ik_llama.cpp's (examples/sweep-bench), with the common options.
+_OLD = {
+    "main": "llama-completion", "server": "llama-server", "perplexity": "llama-perplexity", "imatrix": "llama-imatrix", "embedding": "llama-embedding",
+    "batched-bench": "llama-batched-bench", "parallel": "llama-parallel", "speculative": "llama-speculative", "lookup": "llama-lookup",
+    "lookahead": "llama-lookahead", "llava-cli": "llama-mtmd-cli", "retrieval": "llama-retrieval", "llama-sweep-bench": "llama-completion",
 }  # fmt: skip
-# wrappers whose first plain word is theirs, not the command
-_OWN_WORD = {"timeout": 1, "chrt": 1}
 
 
 def read(words: "Sequence[str]", environ: "Mapping[str, str]") -> "Command | None":
     """The command as llama.cpp or a packaging of it would take it; None where the program is none of theirs. `Usage` for a value that cannot be read."""
     outer = environ
-    words, environ = unwrap(tuple(words), environ)
+    words = tuple(words)
+    if words and program_name(words[0]) not in PROGRAMS:
+        from brim.engines.llama_cpp.wrappers import unwrap
+
+        words, environ = unwrap(words, environ)
     found = _read(words, environ) if words else None
     if found is None:
         return None
@@ -97,6 +97,9 @@ def _read(words: tuple[str, ...], environ: "Mapping[str, str]") -> "Command | No
         return read_bench(rest, environ)
     if name in PROGRAMS:
         return read_program(name, rest, environ)
+    if name in _OLD and any(word.lower().endswith(".gguf") for word in rest):
+        found = read_program(_OLD[name], rest, environ)
+        return found.replace(caveats=(f"{name}: read as {_OLD[name]} of b11434, whose defaults may differ", *found.caveats))
     from brim.engines.llama_cpp.packagings import read_packaging
 
     return read_packaging(name, rest, environ)
@@ -111,80 +114,6 @@ def program_name(word: str) -> str:
         if name.endswith(backend) and name[: -len(backend)] in PROGRAMS:
             return name[: -len(backend)]
     return name
-
-
-def unwrap(words: tuple[str, ...], environ: "Mapping[str, str]") -> "tuple[tuple[str, ...], Mapping[str, str]]":
-    """Drops `VAR=value`, `env`, `nice`, `numactl`, `docker run IMAGE` and the like from the front; variables set there join the environment."""
-    own = dict(environ)
-    while words:
-        head = program_name(words[0])
-        if "=" in words[0] and words[0].split("=", 1)[0].isidentifier():
-            key, _, value = words[0].partition("=")
-            own[key] = value
-            words = words[1:]
-        elif head in ("docker", "podman") and len(words) > 2:
-            return _container(words, own)
-        elif head in _WRAPPERS:
-            words = _skip_own(words[1:], _WRAPPERS[head], _OWN_WORD.get(head, 0))
-        else:
-            break
-    return words, own
-
-
-def _skip_own(words: tuple[str, ...], arity: dict[str, int], plain: int) -> tuple[str, ...]:
-    """The words after a wrapper's own options and its first `plain` plain words; `taskset 0xff CMD` and `taskset -c 0-3 CMD` both end at CMD."""
-    i = 0
-    while i < len(words):
-        word = words[i]
-        if word == "--":
-            i += 1
-            break
-        if word.startswith("-"):
-            i += 1 + arity.get(word, 0)
-        elif plain > 0:
-            plain, i = plain - 1, i + 1
-        elif word.startswith("0x"):
-            i += 1
-        else:
-            break
-    return words[i:]
-
-
-def _container(words: tuple[str, ...], environ: dict[str, str]) -> "tuple[tuple[str, ...], Mapping[str, str]]":
-    """`docker run … IMAGE ARGS`: the image of llama.cpp says the program (`:server` has llama-server as its entry point, `:full` names it by `--server`)."""
-    mounts: list[tuple[str, str]] = []
-    for i, word in enumerate(words[:-1]):
-        if word in ("-e", "--env") and "=" in words[i + 1]:
-            key, _, value = words[i + 1].partition("=")
-            environ[key] = value
-        elif word in ("-v", "--volume") and ":" in words[i + 1]:
-            outside, inside, *_ = words[i + 1].split(":")
-            mounts.append((inside, outside))
-    for key in ("LLAMA_ARG_MODEL", "LLAMA_ARG_MMPROJ", "LLAMA_ARG_SPEC_DRAFT_MODEL"):
-        if key in environ:
-            environ[key] = _outside(environ[key], mounts)
-    for i, word in enumerate(words):
-        if (
-            i > 1
-            and "llama.cpp" in word
-            and not word.startswith("-")
-            and (":" in word or "/" in word)
-            and words[i - 1] not in ("-v", "--volume", "-w", "--name")
-        ):
-            tag, rest = word.rsplit(":", 1)[-1], tuple(_outside(one, mounts) for one in words[i + 1 :])
-            if tag.startswith("full") and rest and rest[0] in ("--server", "-s", "--run", "-r", "--bench", "-b", "--perplexity", "-p"):
-                program = {"s": "llama-server", "r": "llama-completion", "b": "llama-bench", "p": "llama-perplexity"}[rest[0].lstrip("-")[0]]
-                return (program, *rest[1:]), environ
-            return ("llama-cli" if tag.startswith("light") else "llama-server", *rest), environ
-    return words, environ
-
-
-def _outside(word: str, mounts: list[tuple[str, str]]) -> str:
-    """A path inside a container as the host knows it, by the volumes that are mounted there."""
-    for inside, outside in mounts:
-        if word == inside or word.startswith(inside.rstrip("/") + "/"):
-            return outside.rstrip("/") + word[len(inside.rstrip("/")) :]
-    return word
 
 
 def read_program(program: str, words: "Sequence[str]", environ: "Mapping[str, str]") -> Command:

@@ -75,23 +75,38 @@ def _needs(value: "str | None", word: str) -> str:
 
 _PYTHON_INTS = {"n_ctx": "ctx", "n_batch": "batch", "n_ubatch": "ubatch", "n_gpu_layers": "gpu_layers", "main_gpu": "main_gpu", "n_threads": "threads"}
 _PYTHON_BOOLS = {"use_mmap": "mmap", "embedding": "embeddings", "offload_kqv": "kv_offload", "swa_full": "swa_full", "kv_unified": "kv_unified"}
-_PYTHON_UNPRICED = frozenset(("rpc_servers", "kv_overrides", "lora_base", "draft_model", "config_file", "cache", "cache_size"))
+# the fields that hold no memory of the engine's; every other word is kept as not priced
+_PYTHON_IGNORED = frozenset((
+    "model_alias", "use_mlock", "seed", "n_threads_batch", "rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_ext_factor", "yarn_attn_factor",
+    "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx", "mul_mat_q", "last_n_tokens_size", "numa", "chat_format", "cache_type", "hf_tokenizer_config_path",
+    "hf_pretrained_model_name_or_path", "draft_model_num_pred_tokens", "verbose", "host", "port", "ssl_keyfile", "ssl_certfile", "api_key",
+    "interrupt_requests", "disable_ping_events", "root_path",
+))  # fmt: skip
 
 
 def _python_server(words: tuple[str, ...], environ: "Mapping[str, str]") -> Command:
     """`python -m llama_cpp.server`: every field of ModelSettings is an option and an environment variable of the same name."""
     given = Given("llama-cpp-python")
-    named = {**{name.upper(): name for name in (*_PYTHON_INTS, *_PYTHON_BOOLS, "model", "flash_attn", "type_k", "type_v")}}
-    for key, name in named.items():
-        if key in environ:
-            _python_setting(given, name, environ[key], key)
+    for name in (*_PYTHON_INTS, *_PYTHON_BOOLS, *_PYTHON_WORDS, "flash_attn", "logits_all"):
+        if name.upper() in environ:
+            _python_setting(given, name, environ[name.upper()], name.upper())
+    last = ""
     for word, value in _pairs(words, frozenset()):
-        if not word:
-            given.unpriced.append(str(value))
+        if word:
+            last = word.lstrip("-").replace("-", "_")
+            _python_setting(given, last, value, word)
+        elif last == "tensor_split" and _is_number(value):
+            given.extend("tensor_split", (float(value or 0),))
         else:
-            _python_setting(given, word.lstrip("-").replace("-", "_"), value, word)
-    if given.fields.get("logits_all", True):
-        given.fields.pop("logits_all", None)
+            given.unpriced.append(str(value))
+    if given.fields.pop("logits_all", True):
+        given.caveats.append(
+            "logits_all is on by default in this server: it keeps a row of the vocabulary in float32 for each token of the context in the host's memory "
+            "(llama_cpp/llama.py `Llama.scores`), not priced; --logits_all false leaves one batch of rows"
+        )
+    if given.hf_repo and given.path:
+        # Llama.from_pretrained takes a pattern of file names
+        given.hf_file, given.path = given.path.strip("*").removesuffix(".gguf").strip("*-._") if "*" in given.path else given.path, None
     return finish(given, "llama-cpp-python", environ)
 
 
@@ -105,7 +120,9 @@ def _python_setting(given: Given, name: str, value: "str | None", word: str) -> 
         _PYTHON_WORDS[name](given, Said(word, _needs(value, word)))
     elif name == "flash_attn":
         given.fields["flash_attn"] = "on" if _truth(value, word) else "off"
-    elif name in _PYTHON_UNPRICED:
+    elif name == "logits_all":
+        given.fields["logits_all"] = _truth(value, word)
+    elif name not in _PYTHON_IGNORED:
         given.unpriced.append(f"{word} {value or ''}".strip())
 
 
@@ -241,6 +258,8 @@ def _ollama(words: tuple[str, ...], environ: "Mapping[str, str]") -> "Command | 
     if slots.isdigit() and int(slots) > 0:
         fields["slots"] = int(slots)
         # num_ctx is each request's: the runner gets slots × num_ctx (ollama/ollama docs/faq, "concurrent requests")
+        if "ctx" not in fields:
+            given.caveats.append("OLLAMA_NUM_PARALLEL without OLLAMA_CONTEXT_LENGTH: priced with 4096 tokens a slot; a card of 24 GiB or more gets more")
         fields["ctx"] = fields.get("ctx", 4096) * int(slots)
     kind = environ.get("OLLAMA_KV_CACHE_TYPE", "").strip("\"' ").lower()
     if kind in ("f16", "q8_0", "q4_0"):
@@ -248,6 +267,11 @@ def _ollama(words: tuple[str, ...], environ: "Mapping[str, str]") -> "Command | 
     attention = environ.get("OLLAMA_FLASH_ATTENTION", "").strip("\"' ").lower()
     if attention in _TRUE or attention in _FALSE:
         fields["flash_attn"] = "on" if attention in _TRUE else "off"
+    if fields.get("flash_attn") == "off" and fields.get("ctk", "f16") != "f16":
+        del fields["ctk"], fields["ctv"]
+        given.caveats.append("OLLAMA_KV_CACHE_TYPE: Ollama keeps f16 where flash attention is off (llm/server.go)")
+    elif "flash_attn" not in fields and fields.get("ctk", "f16") != "f16":
+        given.caveats.append("OLLAMA_KV_CACHE_TYPE without OLLAMA_FLASH_ATTENTION=1: Ollama keeps f16 where it does not turn flash attention on by itself")
     if words[0] != "run":
         given.caveats.append("ollama serve loads no model by itself; name one: brim fit ollama:NAME, or -- ollama run NAME")
     given.caveats.append("a Modelfile's num_ctx, num_batch and num_gpu go before these variables; the variables are those of the server, not of this shell")
