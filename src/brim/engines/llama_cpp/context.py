@@ -47,6 +47,9 @@ SCALED_NORM = 10894  # a delta net's queries and keys are normed by an rms norm 
 INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
 POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
 MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a mix of both (not in b11393)
+ROWS_FIRST = (
+    11549  # the token rows of all inputs are looked up before anything else of the input stage (`ggml_build_forward_order` in `build_inp_embd`; not in b11434)
+)
 
 # Backends whose devices run asynchronously with events, which a pipeline over several of them needs (`ggml_backend_dev_caps`), by the first build known to have both
 EVENTS = {"cuda": 0, "rocm": 0, "hip": 0, "musa": 0, "sycl": 0, "vulkan": 8600, "metal": 8600, "rpc": 11053}

@@ -5,7 +5,7 @@ Source: src/llama-graph.cpp `build_inp_embd`, `build_pooling`, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
-from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, POOLED_BY_SEQUENCE
+from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, POOLED_BY_SEQUENCE, ROWS_FIRST
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
@@ -19,14 +19,21 @@ def embed(b: Builder, *, scaled_rows: bool = False) -> T:
     wide = hp.width * (1 + hp.deepstack)
     tokens = b.token_ids = g.given("I32", b.tokens)
     embedded = g.given("F32", wide, b.tokens)
-    cur = _rows(table, tokens, wide)
+    mixes = hp.mixed and b.context.version >= MIXED_INPUT
+    cur = g.get_rows(table, tokens)
+    if mixes:
+        mixed_tokens, slots, mixed = g.given("I32", b.tokens), g.given("I64", b.tokens), g.given("F32", wide, b.tokens)
+        others = g.get_rows(table, mixed_tokens)
+    if b.context.version >= ROWS_FIRST:
+        b.expand(cur)
+        if mixes:
+            b.expand(others)
+    cur = _padded(cur, wide)
     b.expand(cur)
     if b.context.version >= EMBEDDING_INPUT:
         b.expand(embedded)
-    if hp.mixed and b.context.version >= MIXED_INPUT:
-        mixed_tokens, slots = g.given("I32", b.tokens), g.given("I64", b.tokens)
-        mixed = g.given("F32", wide, b.tokens)
-        b.expand(g.set_rows(g.dup(mixed), _rows(table, mixed_tokens, wide), slots))
+    if mixes:
+        b.expand(g.set_rows(g.dup(mixed), _padded(others, wide), slots))
     if hp.deepstack:
         cur = g.view(cur, (hp.width, b.tokens), (4 * wide,))
     b.inputs = cur
@@ -41,9 +48,8 @@ def embed(b: Builder, *, scaled_rows: bool = False) -> T:
     return cur
 
 
-def _rows(table: T, tokens: T, wide: int) -> T:
+def _padded(found: T, wide: int) -> T:
     """The embeddings of tokens, padded where a picture's rows bring more to the first layers."""
-    found = g.get_rows(table, tokens)
     return found if wide == found.ne[0] else g.pad(found, wide - found.ne[0])
 
 
