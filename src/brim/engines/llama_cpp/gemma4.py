@@ -5,17 +5,21 @@ Source: src/models/gemma4.cpp, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.context import ROWS_FIRST
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
 
-def _per_layer_inputs(b: Builder, cur: T, table: T, each: int) -> T:
+def _per_layer_inputs(b: Builder, cur: T, rows: T, each: int) -> T:
     """What each token brings to each layer, as {width, tokens, layers}."""
     layers, tokens = b.hp.layers, b.tokens
-    picked = g.scale(g.reshape(g.get_rows(table, g.given("I32", tokens)), each, layers, tokens))
-    b.expand(picked)
+    if b.context.version >= ROWS_FIRST:
+        picked = g.reshape(g.scale(rows), each, layers, tokens)
+    else:
+        picked = g.scale(g.reshape(rows, each, layers, tokens))
+        b.expand(picked)
     matrix = b.weight("per_layer_model_proj.weight")
     if matrix is None:
         raise Wanting("the file has no per_layer_model_proj.weight")
@@ -77,11 +81,14 @@ def _layer(b: Builder, il: int, residual: T, inputs: "T | None") -> T:
 
 def gemma4(b: Builder) -> T:
     """The whole graph."""
+    table = b.weight("per_layer_token_embd.weight")
+    rows = None if table is None else g.get_rows(table, g.given("I32", b.tokens))
+    if rows is not None and b.context.version >= ROWS_FIRST:
+        b.expand(rows)
     cur = embed(b, scaled_rows=True)
     b.attend_to()
     ids = b.output_ids()
-    table = b.weight("per_layer_token_embd.weight")
-    inputs = None if table is None else _per_layer_inputs(b, cur, table, b.hp.need("embedding_length_per_layer_input"))
+    inputs = None if rows is None else _per_layer_inputs(b, cur, rows, b.hp.need("embedding_length_per_layer_input"))
     for il in b.walk:
         cur = _layer(b, il, cur, inputs)
     cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
