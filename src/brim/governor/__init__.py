@@ -4,14 +4,13 @@ from itertools import chain
 
 from brim import policy
 from brim.actions.notify import to_stderr
-from brim.facts.look import GONE
 from brim.facts.process import Checkpointed, Ending
 from brim.governor.eyes import Eyes
 from brim.governor.glances import Glances
 from brim.governor.hands import Hands
+from brim.governor.notes import Notes
 from brim.policy import quiet
-from brim.policy.states import ASKED, BLOCK, CHECKPOINT, ENDED, FAULT, KILLING, NOTIFY, RUN, STOP, THROTTLE, VERIFY
-from brim.values import Missing, plain
+from brim.policy.states import ASKED, CHECKPOINT, ENDED, KILLING, NOTIFY, STOP, VERIFY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["Ending", "Eyes", "Governor", "Hands"]
 
 RECORD_DEADLINE_NS = 50_000_000  # a stop never waits longer than this for its record
-SELDOM_NS = 2_000_000_000  # looks that are further apart than this are written down one by one
 GIVE_UP_KILLS = 60
 CROSSED_NS = 100_000_000  # the kernel tells of a threshold before our own count shows it: look once more, soon, also where the job grows no further
 # A list of processes is no snapshot (one may fork behind the place that is being read and then end): nobody is left when two lists in a row say so.
@@ -79,13 +77,10 @@ class Governor:
         self._clock, self._wakes, self._page, self._watch = clock, wakes, page, watch
         self._asked, self._rest = 0, False
         self._glances = Glances(limits, eyes=eyes, clock=clock, wakes=wakes, page=page) if glances else None
-        self._peak: list[int | None] = [None, None, None]  # held, mapped, lowest free
+        self._notes = Notes(limits, journal)
         self._level_ns: dict[str, int] = {}
-        self._looks = 0
-        self._sampled_ns = -(1 << 62)
         self._stages: list[str] = []
         self._after = ""
-        self._said_leader = False
 
     def ask(self) -> None:
         """Somebody wants brim to end: the first time by checkpoint and stop, the second by SIGTERM, the third by SIGKILL."""
@@ -123,7 +118,7 @@ class Governor:
                 self._page.beat(now)
             seen = self._eyes.look(
                 now,
-                wishes=self._wishes(now - began, status, state),
+                wishes=self._wishes(now - began, status),
                 wakes=wakes,
                 halting=state.halt is not None,
                 ended=status is not None,
@@ -135,7 +130,7 @@ class Governor:
             before, was, state = now, state, decision.state
             stamp = now, self._clock.wall_ns()
             done = self._ask_first(decision, seen)
-            self._note(was, decision, seen, stamp)
+            self._notes.note(was, decision, seen, stamp, self._glances)
             self._do_all(decision.intents, seen, done, stamp)
             self._watch(decision, seen, now)
             self._job.attend(pids)
@@ -167,47 +162,14 @@ class Governor:
             if name.startswith("threshold") and room > 0 and state.halt is None:
                 self._wakes.again(name, room + 1)
 
-    def _wishes(self, age: int, status: "int | None", state: "State") -> tuple[str, ...]:
+    def _wishes(self, age: int, status: "int | None") -> tuple[str, ...]:
         """What is wanted from outside: by signals to us, by the clock of a soak, by a leader that failed and left others behind."""
         found = [word for word, times in (("stop", 1), ("stop_now", 2), ("kill", 3)) if self._asked >= times]
         if self._limits.run_ns and age >= self._limits.run_ns:
             found.append("end")
         if status is not None and status != 0:
             found.append("leftover")
-        if status == 0 and state.halt is None and not self._said_leader:
-            self._said_leader = True
         return tuple(found)
-
-    def _note(self, was: "State", decision: "Decision", seen: "Seen", stamp: "tuple[int, int]") -> None:
-        """Keep the extremes; record faults and checkpoints as they come, and a sample at each poll and whenever something is done."""
-        look, state, now = seen.look, decision.state, stamp[0]
-        glances, most, least = (0, None, None) if self._glances is None else self._glances.write_down(self._journal)
-        self._looks += 1 + glances
-        usage = look.usage
-        free = {track.name.removeprefix("memory:"): track.value for track in state.tracks if track.kind == "memory" and not track.lost}
-        lowest = min((int(value) for value in free.values() if value is not None), default=None)
-        held, mapped = (None, None) if isinstance(usage, Missing) else (usage.held_bytes, usage.mapped_file_bytes)
-        for index, values, worst in ((0, (held, most), max), (1, (mapped,), max), (2, (lowest, least), min)):
-            numbers = [value for value in (*values, self._peak[index]) if isinstance(value, int)]
-            self._peak[index] = worst(numbers, default=None)
-        for track in state.tracks:
-            if track.kind == FAULT and track.since_ns == now and track.level in (BLOCK, THROTTLE):
-                lost = {"device": track.name.removeprefix("faults:"), "reason": track.why}
-                loss = {"unpredicted": policy.losses.unpredicted(was, track), "checkpoint_age_ns": policy.losses.checkpoint_age_ns(state, now)}
-                self._journal.append("fault", {**lost, **(loss if track.level == BLOCK else {})}, durable=False, stamp=stamp)
-        if state.checkpoint_at_ns != was.checkpoint_at_ns and look.words is not None:
-            words = look.words
-            body = {"step": words.checkpoint_step, "path": words.checkpoint_path, "complete": True, "at_ns": words.checkpoint_ended_ns}
-            self._journal.append("checkpoint", {**body, "took_ns": state.checkpoint_ns, "request": words.checkpoint_request}, durable=False)
-        if state.evaluations != was.evaluations:
-            self._journal.append("evaluated", {"count": state.evaluations}, durable=False)
-        if now - self._sampled_ns >= self._limits.poll_ns * 9 // 10 or any(intent.action != NOTIFY for intent in decision.intents):
-            self._sampled_ns = now
-            # Nothing happens: the next samples come along. Something is done: the record of the act takes this one with it, and comes at once.
-            alone = (look.wakes or decision.intents or state.level != RUN) and not any(intent.action != NOTIFY for intent in decision.intents)
-            # Where looks are far apart the next line would be too long in coming.
-            seldom = self._limits.poll_ns > SELDOM_NS and not decision.intents
-            self._journal.append("sample", _sample(decision, seen, lowest), durable=False, may_wait=not (alone or seldom), stamp=stamp)
 
     def _ask_first(self, decision: "Decision", seen: "Seen") -> "list[Done]":
         """Put requests on the control page before the journal has them; signals and brakes come after their record, as anything does that cannot be taken back.
@@ -276,12 +238,12 @@ class Governor:
             self._journal.append("outcome", {"kind": "finish", "outcome": text}, durable=False)
         halt = state.halt
         by = {"": "child", "leftover": "child", "outside": "signal", "end": "end"}.get(halt.cause if halt else "", "governor")
-        held, mapped, free = (Missing(reason="gone", detail="the job ended before it was seen") if value is None else value for value in self._peak)
+        held, mapped, free = self._notes.extremes
         if halt is not None and halt.stage == KILLING:
             self._after = "SIGKILL was sent again and again and somebody is still there (a process in an uninterruptible sleep?)"
         return Ending(
             status=status, by=by, reason=halt.why if halt else "", peak_held_bytes=held, peak_mapped_bytes=mapped, lowest_free_bytes=free,
-            level_ns=self._level_ns, looks=self._looks, cause=halt.cause if halt else "", checkpoint=checkpoint_of(state), answered=state.answers + int(bool(halt and halt.answered)),
+            level_ns=self._level_ns, looks=self._notes.looks, cause=halt.cause if halt else "", checkpoint=checkpoint_of(state), answered=state.answers + int(bool(halt and halt.answered)),
             unanswered=state.unanswered + int(bool(halt and halt.number >= 0 and not halt.answered)), stages=tuple(self._stages), after=self._after,
         )  # fmt: skip
 
@@ -300,34 +262,3 @@ def checkpoint_of(state: "State", path: str = "") -> Checkpointed:
     if state.signalled_ns >= 0:
         return Checkpointed(state="signalled", at_ns=state.signalled_ns)
     return Checkpointed(state="none")
-
-
-def _sample(decision: "Decision", seen: "Seen", lowest: "int | None") -> "dict[str, object]":
-    """One row of the run: levels, the job's memory, each device's readings, the host's, the job's own words."""
-    look, state = seen.look, decision.state
-    usage = look.usage
-    held: object = plain(usage) if isinstance(usage, Missing) else plain(usage.held_bytes)
-    free: object = plain(Missing(reason="failed", detail="free memory is unknown")) if lowest is None else lowest
-    body: dict[str, object] = {"level": state.level, "held_bytes": held, "free_bytes": free, "processes": len(seen.pids)}
-    if not isinstance(usage, Missing):
-        body["mapped_file_bytes"] = plain(usage.mapped_file_bytes)
-    if state.rung != "full_speed":
-        body["rung"] = state.rung
-    for device in look.reading.devices:
-        if device.backend != "cpu":
-            body[device.id] = {
-                "free_bytes": plain(device.memory.free_bytes),
-                "held_bytes": plain(look.held_on(device.id)),
-                "temperature_c": plain(device.temperature_c),
-                "power_draw_w": plain(device.power_draw_w),
-                "utilisation_percent": plain(device.utilisation_percent),
-            }
-    host = look.reading.host
-    body["host"] = {"available_bytes": plain(host.available_bytes), "psi_some_avg10": plain(host.psi_some_avg10)}
-    if look.words is not None:
-        body["job"] = {"step": look.words.step, "tokens": look.words.tokens, "phase": look.words.phase}
-    if look.wakes:
-        body["wakes"] = list(look.wakes)
-    if look.leader == GONE:
-        body["leader"] = GONE
-    return body
