@@ -1,5 +1,6 @@
 """A bare libllama: how it is found, and that whatever it does when it is asked (hang, crash, refuse, grow, be another build) is an answer and never ours."""
 
+import json
 import os
 import platform
 import shutil
@@ -12,6 +13,7 @@ from brim.facts.workload import LlamaWorkload
 from brim.probes import libllama, libllama_child
 from brim.values import Missing
 from tests.conftest import ROOT
+from tests.gguf_bytes import dense_llama, write_sparse
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 built = pytest.mark.skipif(COMPILER is None or platform.machine() != "x86_64", reason="a C++ compiler on x86-64 builds the stand-in library")
@@ -161,3 +163,24 @@ def test_no_layout_can_be_taken_for_another() -> None:
                     "Q" if kind == "P" else kind, raw, offset, bool(value) if kind == "?" else float(value) if kind == "f" else int(value)
                 )
             assert [name for name, other in layouts if libllama_child.matches(bytes(raw), other, size)] == [build]
+
+
+@built
+def test_the_command_line_shows_both_and_why_they_part(stubs, brim, tmp_path) -> None:
+    """`brim fit --ask-engine` with a library: a table in text and in JSON, brim's verdict and exit code unchanged; a crash is one line; `BRIM_LIBLLAMA` goes before llama-fit-params."""
+    model = str(tmp_path / "small.gguf")
+    write_sparse(model, *dense_llama(layers=4, width=512, heads=8, kv_heads=2, feed_forward=1024, vocab=1000))
+    program = tmp_path / "llama-fit-params"
+    program.write_text("#!/bin/sh\necho Host 1 2 3\n")
+    program.chmod(0o755)
+    environ = {"BRIM_LIBLLAMA": stubs["plain"], "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    told = brim("fit", model, "--device", "cpu:4GiB", "--ask-engine", env=environ)
+    assert told.returncode == 0, told.stderr
+    assert "differs" in told.stdout
+    assert "weights lie in CPU (1000 B), CPU_REPACK (500 B)" in told.stdout
+    asked = json.loads(brim("fit", model, "--device", "cpu:4GiB", "--ask-engine", "--json", env=environ).stdout)["asked_engine"]
+    assert next((row["device"], row["what"], row["engine_bytes"]) for row in asked["rows"]) == ("cpu", "weights", 1500)
+    crashed = brim("fit", model, "--device", "cpu:4GiB", "--ask-engine", env={**environ, "LLAMA_STUB": "crash"})
+    assert crashed.returncode == 0
+    assert "it was asked and died by SIGSEGV" in crashed.stdout
+    assert "llama-fit-params" in brim("fit", model, "--device", "cpu:4GiB", "--ask-engine", env={**environ, "BRIM_LIBLLAMA": ""}).stdout

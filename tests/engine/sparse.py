@@ -1,5 +1,6 @@
 """Full-size models as sparse files, opened by a real llama.cpp on the CPU: its own log beside the price of the same load."""
 
+import importlib.metadata
 import json
 import pathlib
 import subprocess
@@ -61,7 +62,7 @@ def planned(kind, name, settings):
         program="llama-server", ctx=settings["ctx"], slots=settings["slots"], batch=settings.get("batch", 2048), ubatch=settings.get("ubatch", 512), ctk=settings.get("kind", "f16"),
         ctv=settings.get("kind", "f16"), kv_unified=settings.get("unified", False), swa_full=settings.get("swa_full", False),
     )  # fmt: skip
-    plan = price(checkpoint_of(kind, name), asked, ())
+    plan = price(checkpoint_of(kind, name), asked, (), version=int(importlib.metadata.version("xllamacpp").rpartition(".")[2]))
     assert not plan.missing, plan.missing
     held = {}
     for part in plan.parts:

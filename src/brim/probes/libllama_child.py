@@ -230,7 +230,7 @@ def ask(request: "dict[str, object]") -> "dict[str, object]":
             f"a libllama like that of {model_build} cannot simulate a load (no_alloc came in December 2025): it is not asked to load the model in earnest"
         )
     if library.ggml_backend_dev_count() == 0 and hasattr(library, "ggml_backend_load_all_from_path"):
-        library.ggml_backend_load_all_from_path(os.path.dirname(os.path.realpath(str(request["library"]))).encode())
+        library.ggml_backend_load_all_from_path(os.fsencode(os.path.dirname(os.path.realpath(str(request["library"])))))
     values = dict(request["model_params"])  # type: ignore[call-overload]
     overrides = _overrides(library, request["overrides"])  # type: ignore[arg-type]
     split = [float(share) for share in request["tensor_split"]]  # type: ignore[attr-defined]
@@ -246,7 +246,7 @@ def ask(request: "dict[str, object]") -> "dict[str, object]":
     library.llama_model_load_from_file.argtypes = [ctypes.c_char_p, type(model_params)]
     library.llama_init_from_model.argtypes = [ctypes.c_void_p, type(context_params)]
     library.llama_backend_init()
-    model = library.llama_model_load_from_file(str(request["file"]).encode(), model_params)
+    model = library.llama_model_load_from_file(os.fsencode(str(request["file"])), model_params)
     if not model:
         raise Unknown("it could not load the model")
     context = library.llama_init_from_model(model, context_params)
