@@ -10,7 +10,7 @@ import struct
 import sys
 import zipfile
 
-from tests.fuzz.seeds import INDEX, PAIRS, ROWS, SHAPE, field, gguf, onnx, onnx_tensor, safetensors, text, torch_zip, varint
+from tests.fuzz.seeds import INDEX, PAIRS, ROWS, SHAPE, TOML, field, gguf, onnx, onnx_tensor, safetensors, text, torch_zip, varint
 
 Files = dict[str, bytes | str]
 Attack = tuple[str, Files, str, str, str]
@@ -52,6 +52,11 @@ def _split(number: int, count: int, rows: list[tuple[str, tuple[int, ...], int, 
     return gguf({**pairs, "split.no": number, "split.count": count, "split.tensors.count": total, **more}, rows)
 
 
+def _lists() -> bytes:
+    """Three hundred lists of 4096 bytes each: none is too long, but a number in memory takes eight times its byte."""
+    return _head(pairs=300) + b"".join(text(f"k{number}") + struct.pack("<IIQ", 9, 0, 4096) + bytes(4096) for number in range(300))
+
+
 def _gguf_rows() -> list[tuple[str, bytes, str, str]]:
     good, at = gguf(), gguf().index(b"tokenizer.ggml.tokens")
     array = at + len("tokenizer.ggml.tokens")
@@ -67,9 +72,13 @@ def _gguf_rows() -> list[tuple[str, bytes, str, str]]:
         ("cut-in-the-counts", _head()[:12], "truncated", "tensor count"),
         ("tensors-2-60", _head(tensors=1 << 60), "bad_header", "tensors"),
         ("pairs-2-60", _head(pairs=1 << 60), "bad_header", "metadata pairs"),
-        ("tensors-300000", _head(tensors=300_000) + bytes(8 << 20), "too_large", "at most 200000"),
-        ("pairs-200000", _head(pairs=200_000) + bytes(3 << 20), "too_large", "at most 200000"),
+        ("tensors-300000", _head(tensors=300_000) + bytes(8 << 20), "too_large", "at most 100000"),
+        ("pairs-200000", _head(pairs=200_000) + bytes(3 << 20), "too_large", "at most 100000"),
         ("words-without-end", _words(), "too_large", "in all"),
+        ("lists-without-end", _lists(), "too_large", "items in all"),
+        ("architecture-of-escapes", gguf({"general.architecture": "llama\x1b[2J"}), "bad_header", "no word"),
+        ("architecture-of-two-lines", gguf({"general.architecture": "llama\nFITS"}), "bad_header", "no word"),
+        ("architecture-of-60000", gguf({"general.architecture": "x" * 60_000}), "bad_header", "no word"),
         ("key-2-62", _head(pairs=1) + Q(1 << 62) + bytes(64), "bad_header", "length"),
         ("key-past-the-end", _head(pairs=1) + Q(1000) + bytes(64), "truncated", "the key"),
         ("key-not-utf8", _head(pairs=1) + Q(2) + b"\xff\xfe" + bytes(64), "bad_header", "UTF-8"),
@@ -133,6 +142,9 @@ def _safetensors_rows() -> list[tuple[str, bytes, str, str]]:
         ("dtype-twice", safetensors(b'{"t":{"dtype":"F32","dtype":"F64","shape":[1],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "twice"),
         ("million-lists", safetensors(b'{"a":[' + b"[]," * 300_000 + b"[]]}"), "bad_header", "not believed"),
         ("lists-just-thin-enough", safetensors(b'{"a":[' + b"[1]," * 300_000 + b"[]]}"), "bad_header", "not believed"),
+        ("keys-700000", safetensors(b"{" + b",".join(b'"%d":1' % number for number in range(700_000)) + b"}"), "too_large", "keys"),
+        ("values-3-million", safetensors(b'{"a":[' + b"1," * 3_000_000 + b"1]}"), "too_large", "values"),
+        ("infinite-by-its-exponent", safetensors(b'{"t":{"dtype":"F32","shape":[1e999],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "1e999"),
         ("nan", safetensors(b'{"t":{"dtype":"F32","shape":[NaN],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "NaN"),
         ("huge-number", safetensors(b'{"t":{"dtype":"F32","shape":[1' + b"0" * 4000 + b'],"data_offsets":[0,4]}}', bytes(4)), "bad_header", "digits"),
         ("metadata-a-number", safetensors({"__metadata__": {"a": 1}}), "bad_header", "__metadata__"),
@@ -363,6 +375,18 @@ def _folders() -> list[Attack]:
         ("text", {"t.gguf": b"hello, world"}, "t.gguf", "not_a_checkpoint", "no checkpoint"),
         ("toml-broken", {"s.toml": b"a = = 1"}, "s.toml", "bad_header", "no TOML"),
         ("toml-no-shape", {"s.toml": b"a = 1"}, "s.toml", "not_a_checkpoint", "no shape file"),
+        ("toml-date", {"s.toml": TOML.encode() + b"x = 1979-05-27\n"}, "s.toml", "bad_header", "date"),
+        ("toml-time", {"s.toml": TOML.encode() + b"x = [[1, 07:32:00]]\n"}, "s.toml", "bad_header", "time"),
+        ("toml-nan", {"s.toml": TOML.encode() + b"x = nan\n"}, "s.toml", "bad_header", "nan"),
+        ("toml-infinite", {"s.toml": TOML.encode() + b"x = -inf\n"}, "s.toml", "bad_header", "inf"),
+        ("toml-number-without-end", {"s.toml": TOML.encode() + b"x = 1" + b"0" * 400 + b"\n"}, "s.toml", "bad_header", "bits"),
+        (
+            "config-of-5-mib",
+            {"m/model.safetensors": one, "m/config.json": b'{"model_type": "llama", "a": "' + b"x" * (5 << 20) + b'"}'},
+            "m",
+            "too_large",
+            "cap",
+        ),
         ("toml-deep", {"s.toml": b"a = " + b"[" * 4000 + b"]" * 4000}, "s.toml", "bad_header", "nested"),
     ]
 

@@ -384,7 +384,7 @@ def _index(knob: "Knob", chosen: dict[str, str]) -> int:
 def _others(checkpoint: "Checkpoint", trial: Trial, wanted: tuple[str, ...], fixed: frozenset[str], accelerators: tuple[str, ...]) -> "list[Knob]":
     """The knobs that were not asked for, to be priced one step up and down. What the user fixed is priced too: it is his to change."""
     del fixed
-    found = [knob for knob in last_resorts(checkpoint, trial, accelerators, frozenset(wanted)) if knob.name != "quant"]
+    found = list(last_resorts(checkpoint, trial, accelerators, frozenset((*wanted, "quant"))))  # another mix is no step, and sizing them all takes seconds
     names = {knob.name for knob in found} | set(wanted)
     return found + [one for one in (slots(trial.workload), micro_batch(trial.workload)) if one.name not in names]
 

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 def read_model(model: str) -> "tuple[Checkpoint, Census]":
     """A model's facts and its census, from anything that brim opens: a folder or file with a config.json, safetensors, a shape file, a GGUF."""
     from brim.checkpoint import open_checkpoint
+    from brim.engines.llama_cpp.sane import check
     from brim.engines.train.from_gguf import shape_and_rows
     from brim.shapes.config import read
 
     checkpoint = open_checkpoint(model)
     config = checkpoint.metadata
     if "general.architecture" in config:
+        check(checkpoint, checkpoint.architecture)
         shape, rows = shape_and_rows(config, checkpoint.tensors)
     else:
         shape, rows = read(config, checkpoint.source)

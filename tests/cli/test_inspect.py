@@ -45,7 +45,7 @@ def test_json_follows_its_schema_and_text_says_the_same(brim, small) -> None:
 
 def test_a_hostile_name_cannot_drive_the_terminal(brim, tmp_path) -> None:
     """Escape sequences out of a file are shown as what they are not: plain marks."""
-    (tmp_path / "m.gguf").write_bytes(seeds.gguf({"general.architecture": "ll\x1b[31mama", "general.name": "a\nb\x07"}))
+    (tmp_path / "m.gguf").write_bytes(seeds.gguf({"general.architecture": "llama", "llama.\x1b[31m": "\x1b[31m", "general.name": "a\nb\x07"}))
     text = brim("inspect", "m.gguf", "--explain", "--tensors").stdout
     assert "\x1b" not in text
     assert "\x07" not in text

@@ -7,10 +7,11 @@ import pytest
 from brim import api
 from brim.errors import BadCheckpoint, BadHeader, BadTensor, BrimError
 from brim.facts.model import Checkpoint, Tensor
+from brim.facts.training import TrainWorkload
 from brim.facts.workload import LlamaWorkload
 from brim.values import Missing
 from tests.allocations import checkpoint_of
-from tests.gguf_bytes import dense_llama
+from tests.gguf_bytes import dense_llama, write_sparse
 
 BUDGET = {"BRIM_DEVICE_BUDGET_BYTES": str(1 << 36)}
 METADATA, TENSORS = dense_llama(layers=2, width=64, heads=4, kv_heads=2, feed_forward=128, vocab=100, kind="F32")
@@ -64,6 +65,77 @@ def test_a_matrix_with_too_few_dimensions_is_refused_by_its_name(name: str, dims
     """Exit 5 with the tensor."""
     with pytest.raises(BadTensor, match=name):
         api.fit(made({}, {name: dims}), LlamaWorkload(ctx=512), environ=BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"llama.block_count": (1 << 31) - 1}, "block_count is 2147483647"), ({"llama.attention.head_count": 1 << 30}, "head_count is 1073741824"),
+        ({"llama.attention.head_count_kv": [-1, -1]}, "head_count_kv is -1"), ({"llama.nextn_predict_layers": 3}, "nextn_predict_layers is 3 of 2"),
+    ],
+)  # fmt: skip
+def test_a_training_step_refuses_what_a_run_refuses(tmp_path, changes: dict[str, object], words: str) -> None:
+    """The same header, the same sentence: nothing is made as long as it says."""
+    path = str(tmp_path / "odd.gguf")
+    write_sparse(path, {**METADATA, **changes}, TENSORS)
+    with pytest.raises(BadHeader, match=words):
+        api.fit_training(path, TrainWorkload(method="lora"), environ=BUDGET)
+    with pytest.raises(BadHeader, match=words):
+        api.preflight(path, devices=("cuda:24GiB",))
+    with pytest.raises(BadHeader, match=words):
+        api.fit(path, LlamaWorkload(ctx=512), environ=BUDGET)
+
+
+def test_a_model_of_next_token_blocks_alone(tmp_path) -> None:
+    """As many of them as blocks: a draft model of its own, whose layers they are; as a model it cannot be priced. One more than blocks is refused."""
+    path = str(tmp_path / "draft.gguf")
+    write_sparse(path, {**METADATA, "llama.nextn_predict_layers": 2}, TENSORS)
+    checkpoint, _ = api.inspect(path)
+    assert not isinstance(checkpoint.shape, Missing)
+    assert (len(checkpoint.shape.layers), checkpoint.shape.draft_layers) == (2, 0)
+    assert "no layer besides those for next tokens" in " ".join(api.fit(path, LlamaWorkload(ctx=512), environ=BUDGET).plan.missing)
+    write_sparse(path, {**METADATA, "llama.nextn_predict_layers": 3}, TENSORS)
+    with pytest.raises(BadHeader, match="more than block_count"):
+        api.inspect(path)
+
+
+@pytest.mark.parametrize("name", ["blk.².attn_q.weight", "blk.x.attn_q.weight", "blk.", "blk.-1.attn_q.weight", "blk.99999.attn_q.weight", "x.lora_b"])
+def test_a_tensor_of_no_block_is_no_crash(tmp_path, name: str) -> None:
+    """Names that look like numbers and are none: read, or refused by name, from every command."""
+    path, good = str(tmp_path / "odd.gguf"), str(tmp_path / "good.gguf")
+    write_sparse(path, METADATA, [*TENSORS, (name, [64, 64], "F32"), ("y.lora_b", [], "F32")])
+    write_sparse(good, METADATA, TENSORS)
+    for ask in (
+        lambda: api.inspect(path), lambda: api.fit(path, LlamaWorkload(ctx=512), environ=BUDGET), lambda: api.fit_training(path, TrainWorkload(method="lora"), environ=BUDGET),
+        lambda: api.fit(good, LlamaWorkload(ctx=512, lora=(path,)), environ=BUDGET), lambda: api.solve(path, ["ctx"], environ=BUDGET),
+    ):  # fmt: skip
+        try:
+            ask()
+        except BrimError as fault:
+            assert "odd.gguf" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("head", "flags", "words"),
+    [
+        (16, {"ctk": "q8_0", "flash_attn": "on"}, "q8_0 K cache here: its blocks of 32 values do not divide a head of 16"),
+        (16, {"ctv": "q4_0", "flash_attn": "on"}, "q4_0 V cache here: its blocks of 32 values do not divide a head of 16"),
+        (16, {"ctk": "q8_0", "flash_attn": "off"}, ""),
+        (80, {"ctk": "q8_0"}, "do not divide a head of 80"),
+        (64, {"ctk": "q8_0", "ctv": "q8_0"}, ""),
+        (40, {"ctk": "q8_0", "flash_attn": "off"}, "do not divide a row of 40"),
+    ],
+)
+def test_a_quantised_cache_whose_blocks_reach_over_a_head(head: int, flags: dict[str, str], words: str) -> None:
+    """llama.cpp does not start then (`llama_init_from_model`, b11434; without flash attention a whole row decides): no plan, and the solver does not offer it."""
+    heads = 1 if head == 40 else 2
+    metadata, tensors = dense_llama(layers=2, width=head * heads, heads=heads, kv_heads=heads, feed_forward=128, vocab=100, kind="F32")
+    model = made({}).replace(
+        metadata=metadata, tensors=tuple(Tensor(name=name, dims=tuple(dims), dtype=kind, offset=0, stored_bytes=4, elements=1) for name, dims, kind in tensors)
+    )
+    missing = api.fit(model, LlamaWorkload(ctx=512, **flags), environ=BUDGET).plan.missing  # type: ignore[arg-type]
+    assert words in " ".join(missing) if words else not missing
+    assert api.solve(model, ["ctx"], environ=BUDGET).answer.fits
 
 
 ODD = [0, -1, 1, 2**31, 2**62, "x", "", [], [1], ["a"], True, 1.5, 1e308, [0] * 40, [-1] * 100]

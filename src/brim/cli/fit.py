@@ -4,7 +4,7 @@ import sys
 
 from brim import api
 from brim.cli.flags import add_devices, add_workload, build, workload
-from brim.cli.words import Parser, emit, split_command, starts_training
+from brim.cli.words import Parser, emit, show, split_command, starts_training
 from brim.errors import CannotTell, Refused, Usage
 from brim.gate import DOES_NOT_FIT, FITS
 from brim.reports import text
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         document = documents.prediction(answer)
         emit(document if opinion is None else {**document, "asked_engine": plain(opinion)})
     else:
-        print(text.prediction(answer, explain=asked.explain))
+        show(text.prediction(answer, explain=asked.explain))
         if opinion is not None:
             from brim.reports.solution import second_opinion
 

@@ -3,7 +3,7 @@
 import sys
 
 from brim import api
-from brim.cli.words import Asked, Parser, count, emit, fraction, split_command
+from brim.cli.words import Asked, Parser, count, emit, fraction, show, split_command
 from brim.errors import CannotTell, Refused, Usage
 from brim.facts.training import OPTIMIZERS as OPTIMIZER_NAMES
 from brim.facts.training import TrainWorkload
@@ -127,6 +127,6 @@ def main(argv: list[str]) -> int:
     if asked.json:
         emit(documents.prediction(answer))
     else:
-        print(text.prediction(answer, explain=asked.explain))
+        show(text.prediction(answer, explain=asked.explain))
     sys.stdout.flush()
     return EXIT_CODES.get(answer.verdict, CannotTell.exit_code)

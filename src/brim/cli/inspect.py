@@ -3,7 +3,7 @@
 import sys
 
 from brim import api
-from brim.cli.words import Parser, emit
+from brim.cli.words import Parser, emit, show
 from brim.reports import inspection
 
 
@@ -22,6 +22,6 @@ def main(argv: list[str]) -> int:
     elif asked.json:
         emit(inspection.document(checkpoint, anatomy, tensors=asked.tensors))
     else:
-        print(inspection.text(checkpoint, anatomy, tensors=asked.tensors, explain=asked.explain))
+        show(inspection.text(checkpoint, anatomy, tensors=asked.tensors, explain=asked.explain))
     sys.stdout.flush()
     return 0

@@ -84,7 +84,7 @@ def signal_number(text: str) -> int:
     """An argument type: `USR1`, `SIGUSR1` or 10; never one that cannot be caught."""
     word = text.strip().upper()
     try:
-        number = signal.Signals(int(word)) if word.isdigit() else signal.Signals["SIG" + word.removeprefix("SIG")]
+        number = signal.Signals(int(word)) if word.isdecimal() else signal.Signals["SIG" + word.removeprefix("SIG")]
     except (KeyError, ValueError):
         raise WrongWord(f"{text!r} is no signal: write USR1, SIGUSR1 or 10") from None
     if number in (signal.SIGKILL, signal.SIGSTOP):

@@ -4,7 +4,7 @@ import os
 import sys
 
 from brim import api
-from brim.cli.words import Asked, Parser, count, emit, fraction
+from brim.cli.words import Asked, Parser, count, emit, fraction, show
 from brim.errors import CannotTell, Refused, Unreadable, Usage
 from brim.outlook import ALLOWED, BLOCKED, Compressed, governor_fields
 from brim.reports import preflight as report
@@ -23,7 +23,7 @@ def parameters(text: str) -> int:
 
 def _compressed(asked: Asked) -> Compressed | None:
     kept, _, of = (asked.kept or "1/1").partition("/")
-    if not (kept.isdigit() and of.isdigit()) or not 0 < int(kept) <= int(of):
+    if not (kept.isdecimal() and of.isdecimal()) or not 0 < int(kept) <= int(of):
         raise Usage(f"--kept {asked.kept}: write a share such as 4/8")
     if asked.bits is None:
         if not 0 <= asked.overhead <= 10:
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     if asked.json:
         emit(document)
     else:
-        print(report.markdown(table) if asked.markdown else report.terminal(table))
+        show(report.markdown(table) if asked.markdown else report.terminal(table))
     sys.stdout.flush()
     verdicts = {way.verdict for way in table.ways}
     return 0 if ALLOWED in verdicts else Refused.exit_code if verdicts == {BLOCKED} else CannotTell.exit_code

@@ -4,7 +4,7 @@ import sys
 
 from brim import api
 from brim.cli.flags import add_devices, add_workload, workload
-from brim.cli.words import Parser, emit
+from brim.cli.words import Parser, emit, show
 from brim.errors import CannotTell, Refused
 from brim.gate import DOES_NOT_FIT, FITS
 from brim.knobs import NAMES
@@ -37,6 +37,6 @@ def main(argv: list[str]) -> int:
     if asked.json:
         emit(solution.document(found))
     else:
-        print(solution.terminal(found, explain=asked.explain))
+        show(solution.terminal(found, explain=asked.explain))
     sys.stdout.flush()
     return EXIT_CODES.get(found.verdict, CannotTell.exit_code)

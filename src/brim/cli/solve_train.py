@@ -4,7 +4,7 @@ import sys
 
 from brim import api
 from brim.cli.fit_train import add_training, workload
-from brim.cli.words import Parser, emit, fraction
+from brim.cli.words import Parser, emit, fraction, show
 from brim.errors import CannotTell, Refused, Usage
 from brim.facts.training import TrainWorkload
 from brim.gate import DOES_NOT_FIT, FITS
@@ -33,6 +33,6 @@ def main(argv: list[str]) -> int:
     if asked.json:
         emit(report.document(found, name))
     else:
-        print(report.terminal(found, name))
+        show(report.terminal(found, name))
     sys.stdout.flush()
     return 0 if found.fits else EXIT_CODES.get(found.gate.verdict, CannotTell.exit_code)

@@ -202,11 +202,20 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:at], argv[at + 1 :]
 
 
+# characters that JSON lets stand and a terminal may obey: DEL, the second set of controls, line and paragraph ends, marks that turn the direction of writing
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+
+
+def show(text: str) -> None:
+    """Print an answer that quotes files: it keeps its lines, and nothing in it is obeyed by a terminal."""
+    print(text if text.replace("\n", "").isprintable() else "".join(char if char.isprintable() or char == "\n" else "�" for char in text))
+
+
 def as_json(document: object, *, indent: "int | None" = 2) -> str:
-    """One JSON text that stdout can take: what its encoding lacks stands as JSON's own escapes."""
+    """One JSON text that stdout can take and a terminal will not obey: what its encoding lacks, and what moves cursors, stands as JSON's own escapes."""
     import json
 
-    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    text = json.dumps(document, indent=indent, ensure_ascii=False).translate(_ESCAPED)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:

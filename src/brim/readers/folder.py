@@ -197,8 +197,8 @@ def _place(name: str) -> "tuple[str, int, int] | None":
 
 
 def read_config(source: "Source") -> "dict[str, Any]":
-    """A config.json or adapter_config.json: one JSON object of at most 16 MiB."""
-    document = read_json(source, 16 << 20)
+    """A config.json or adapter_config.json: one JSON object of at most 4 MiB."""
+    document = read_json(source, 4 << 20)
     if not isinstance(document, dict):
         raise BadHeader(f"{source.name}: is no JSON object")
     return document

@@ -30,13 +30,14 @@ MAX_KEY_BYTES = 1 << 16
 MAX_DECODED_BYTES = 64 << 10  # longer strings (chat templates, licences) are stepped over
 MAX_DECODED_ITEMS = 4096  # per-layer arrays are short; longer arrays (the vocabulary) are stepped over
 MAX_DECODED_STRINGS = 64
+MAX_ITEMS = 1_000_000  # of all decoded lists together
 MAX_NAME_BYTES = 255
 LLAMA_CPP_NAME_BYTES = 63  # GGML_MAX_NAME less its NUL, ggml/include/ggml.h
 MAX_DIMS = 4  # GGML_MAX_DIMS
 MAX_SHARDS = 10_000
-MAX_TENSORS = 200_000  # the largest models with experts apart have some 60 000
+MAX_TENSORS = 100_000  # the largest models with experts apart have some 60 000
 MAX_PAIRS = 100_000
-MAX_TEXT_BYTES = 64 << 20  # all decoded strings together
+MAX_TEXT_BYTES = 16 << 20  # all decoded strings together; one odd character makes four bytes in memory of each
 WORTH_KEEPING = 10_000  # a list of so many strings takes half a millisecond to walk
 _SMALLEST_PAIR = 8 + 4 + 1  # an empty key, its type, one byte of value
 _SMALLEST_TENSOR = 8 + 4 + 4 + 8  # an empty name, no dimensions, type, offset
@@ -62,6 +63,7 @@ class _Header:
         self.known: Mapping[int, int] = {}
         self.ends: dict[int, int] = {}
         self.decoded = 0
+        self.items = 0
 
     def where(self) -> int:
         """The cursor as an offset in the file."""
@@ -112,6 +114,12 @@ class _Header:
             return raw.decode()
         except UnicodeDecodeError:
             raise BadHeader(f"{self.source.name}: {what} is not UTF-8") from None
+
+    def list_of(self, count: int, what: str) -> None:
+        """Make sure that all decoded lists together stay short. `TooLarge` names the one that did not."""
+        self.items += count
+        if self.items > MAX_ITEMS:
+            raise TooLarge(f"{self.source.name}: the lists of its header have more than {MAX_ITEMS} items in all ({what})")
 
     def step_over_strings(self, count: int, what: str) -> None:
         """Move past `count` length-prefixed strings: the hot spot of a cold start (half a million of them in a modern vocabulary)."""
@@ -278,6 +286,7 @@ def _array(header: _Header, key: str, pairs: "dict[str, Any]") -> None:
     if kind == _STRING:
         _check_count(header, f"strings in {key!r}", count, 8)
         if count <= MAX_DECODED_STRINGS and not vocabulary:
+            header.list_of(count, repr(key))
             pairs[key] = [header.text(f"string {number} of {key!r}", MAX_DECODED_BYTES) for number in range(count)]
         else:
             _walk(header, key, count)
@@ -288,6 +297,7 @@ def _array(header: _Header, key: str, pairs: "dict[str, Any]") -> None:
     _check_count(header, f"items in {key!r}", count, _SIZES[kind])
     size = _SIZES[kind] * count
     if count <= MAX_DECODED_ITEMS and not vocabulary:
+        header.list_of(count, repr(key))
         header.need(size, repr(key))
         pairs[key] = list(unpack_from(f"{header.order}{count}{_SCALARS[kind]}", header.data, header.at))
         header.at += size
@@ -398,6 +408,8 @@ def join(parts: "list[Part]") -> Checkpoint:
     architecture = first.metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         raise BadHeader(f"{first.name}: general.architecture is missing or no string")
+    if len(architecture) > MAX_NAME_BYTES or not architecture.isprintable():
+        raise BadHeader(f"{first.name}: general.architecture is no word ({architecture[:40]!r})")
     title = first.metadata.get("general.name")
     tensors = [tensor for part in parts for tensor in part.tensors]
     return Checkpoint(

@@ -17,6 +17,8 @@ MAX_DEPTH = 64
 _BYTES_A_CONTAINER = 8  # a text with more than one container in eight bytes is `[[],[],…`: ten times its size in memory and more
 _FREE_CONTAINERS = 4096
 _MOST_CONTAINERS = 1_000_000
+_MOST_KEYS = 600_000  # a key takes 280 bytes in memory however short it is; 100 000 tensors have 400 000
+_MOST_VALUES = 2_000_000
 
 
 def read_json(source: "Source", cap: int = MAX_TEXT_BYTES) -> "Any":
@@ -27,7 +29,7 @@ def read_json(source: "Source", cap: int = MAX_TEXT_BYTES) -> "Any":
 
 
 def decode_json(name: str, raw: bytes) -> "Any":
-    """The document in `raw`. Refused: not UTF-8, a key that stands twice, NaN and infinities, nesting deeper than `MAX_DEPTH`, whole numbers above 64 bits."""
+    """The document in `raw`. Refused: not UTF-8, a key that stands twice, NaN and infinities (1e999 too), nesting deeper than `MAX_DEPTH`, whole numbers above 64 bits."""
     if not raw.strip():
         raise EmptyFile(f"{name}: holds no JSON at all")
     check_density(name, raw)
@@ -48,11 +50,17 @@ def decode_json(name: str, raw: bytes) -> "Any":
             raise BadHeader(f"{name}: a whole number of {len(digits)} digits is not believed")
         return int(digits)
 
+    def real(digits: str) -> float:
+        value = float(digits)
+        if value - value != 0:  # 1e999 is no constant of JSON's, but infinite all the same
+            raise BadHeader(f"{name}: {digits[:40]} is more than a number can be")
+        return value
+
     def constant(word: str) -> "NoReturn":
         raise BadHeader(f"{name}: {word} is no JSON number")
 
     try:
-        document = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=pairs, parse_int=whole, parse_constant=constant)
+        document = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=pairs, parse_int=whole, parse_float=real, parse_constant=constant)
     except UnicodeDecodeError:
         raise BadHeader(f"{name}: is not UTF-8") from None
     except RecursionError:
@@ -68,6 +76,8 @@ def check_density(name: str, raw: bytes) -> None:
     containers = raw.count(b"[") + raw.count(b"{")
     if containers > min(_FREE_CONTAINERS + len(raw) // _BYTES_A_CONTAINER, _MOST_CONTAINERS):
         raise BadHeader(f"{name}: {containers} lists and objects in {len(raw)} bytes are not believed")
+    if raw.count(b":") > _MOST_KEYS or raw.count(b",") > _MOST_VALUES:
+        raise TooLarge(f"{name}: holds more than {_MOST_KEYS} keys or {_MOST_VALUES} values")
 
 
 def _check_depth(name: str, document: object) -> None:
@@ -108,4 +118,22 @@ def decode_toml(name: str, raw: bytes) -> "dict[str, Any]":
     except ValueError as fault:
         raise BadHeader(f"{name}: is no TOML: {fault}") from None
     _check_depth(name, document)
+    _check_kinds(name, document)
     return document
+
+
+def _check_kinds(name: str, document: object) -> None:
+    """Refuse what TOML has and JSON has not: dates, times, numbers that are none, and whole numbers without end."""
+    left: list[object] = [document]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left.extend(item.values())
+        elif isinstance(item, list):
+            left.extend(item)
+        elif isinstance(item, float) and (item != item or item in (float("inf"), float("-inf"))):
+            raise BadHeader(f"{name}: {item} is no number to reckon with")
+        elif not isinstance(item, (str, int, float)):
+            raise BadHeader(f"{name}: a {type(item).__name__} ({item}) is not expected here")
+        elif isinstance(item, int) and item.bit_length() > 70:
+            raise BadHeader(f"{name}: a whole number of {item.bit_length()} bits is not believed")

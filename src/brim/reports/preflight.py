@@ -1,5 +1,6 @@
 """The preflight as a document, a terminal table and Markdown: values in, characters out; no number is computed here."""
 
+from brim.reports.text import clean, marked
 from brim.reports.text import table as columns
 from brim.units import format_bytes
 
@@ -50,13 +51,13 @@ def terminal(table: "Preflight") -> str:
     """One row a way, then each way's arithmetic."""
     rows: list[tuple[str, ...]] = [("way", "verdict", "needed", "margin"), *(_cells(way) for way in table.ways)]
     usable = next((way.usable for way in table.ways if way.usable is not None), None)
-    head = f"{table.model}: {table.parameters} parameters on {table.device}" + ("" if usable is None else f", {format_bytes(usable)} usable each")
+    head = f"{clean(table.model)}: {table.parameters} parameters on {table.device}" + ("" if usable is None else f", {format_bytes(usable)} usable each")
     reasons = [f"{way.name}: {way.reason}" for way in table.ways]
     return "\n".join([head, "", *columns(rows, right=(2, 3)), "", *reasons, *(f"note: {item}" for item in table.caveats)])
 
 
 def markdown(table: "Preflight") -> str:
     """A table with the reason in each row."""
-    lines = [f"# Preflight: {table.model} on {table.device}", "", "| way | verdict | needed | margin | reason |", "|---|---|---:|---:|---|"]
+    lines = [f"# Preflight: {marked(table.model)} on {table.device}", "", "| way | verdict | needed | margin | reason |", "|---|---|---:|---:|---|"]
     lines.extend("| " + " | ".join((*_cells(way), way.reason.replace("|", "/"))) + " |" for way in table.ways)
     return "\n".join([*lines, "", *(f"- {item}" for item in table.caveats)])

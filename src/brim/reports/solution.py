@@ -91,7 +91,7 @@ def terminal(found: "Solution", *, explain: bool) -> str:
     lines = [
         f"{head}: the largest {', then '.join(found.wanted)} of {clean(checkpoint.name)} ({clean(checkpoint.architecture)}) with {answer.plan.engine} {answer.plan.engine_version}"
     ]
-    lines.extend(f"  not priced: {item}" for item in answer.missing)
+    lines.extend(f"  not priced: {clean(item)}" for item in answer.missing)
     if not answer.missing:
         lines.extend(_told(answer))
     if answer.steps:

@@ -1,5 +1,6 @@
 """What `brim solve --train` found, as a document and for a terminal: values in, characters out; no number is computed here."""
 
+from brim.reports.text import clean
 from brim.reports.text import table as columns
 from brim.units import format_bytes
 from brim.values import plain
@@ -38,7 +39,7 @@ def document(found: "Found", model: str) -> "dict[str, Any]":
 
 def terminal(found: "Found", model: str) -> str:
     """The answer, the devices' sentences, the parts, and what to type."""
-    lines = [f"{VERDICT[found.fits]}: {model}: {found.answer}", f"  {found.next_one}", *(f"  {reason}" for reason in found.gate.reasons)]
+    lines = [f"{VERDICT[found.fits]}: {clean(model)}: {found.answer}", f"  {found.next_one}", *(f"  {reason}" for reason in found.gate.reasons)]
     rows: list[tuple[str, ...]] = [("part", "device", "size")]
     rows.extend((part.name, part.device, format_bytes(part.bytes.likely)) for part in found.plan.parts)
     lines.extend(["", *columns(rows, right=(2,)), "", f"peak: {found.plan.workload['peak_moment']}"])

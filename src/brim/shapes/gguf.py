@@ -76,8 +76,11 @@ def shape_of_gguf(keys: "Mapping[str, Any]", tensors: "tuple[Tensor, ...]" = (),
     h.width = h.whole("embedding_length", 0, 1)
     h.blocks = h.whole("block_count", 0, 1, MAX_LAYERS)
     draft = h.whole("nextn_predict_layers", 0, 0, MAX_LAYERS)
-    if draft >= h.blocks:
-        raise h.bad("nextn_predict_layers", f"({draft}) is not less than block_count ({h.blocks})")
+    if draft > h.blocks:
+        raise h.bad("nextn_predict_layers", f"({draft}) is more than block_count ({h.blocks})")
+    if not h.blocks:
+        raise h.bad("block_count", "is 0")
+    draft %= h.blocks  # a draft model of its own has no other blocks: they are its layers (conversion/gemma.py, Gemma 4's assistant)
     unusual: list[str] = []
     layers, encoders = _stacks(h, h.blocks - draft, unusual)
     if not any(row.attention or row.state or row.feed_forward for row in (*layers, *encoders)):

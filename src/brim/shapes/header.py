@@ -31,7 +31,7 @@ class Header:
         for stack in ("blk.", "enc.blk.", "dec.blk.", "v.blk.", "a.blk."):
             if tensor.name.startswith(stack):
                 number, _, rest = tensor.name[len(stack) :].partition(".")
-                if number.isdigit() and len(number) <= 5:
+                if number.isdecimal() and len(number) <= 5:
                     self.parts.setdefault((stack, int(number)), {})[rest] = tensor
                     return
         self.tops[tensor.name] = tensor

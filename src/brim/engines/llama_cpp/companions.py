@@ -231,7 +231,7 @@ def lora(adapter: Checkpoint, checkpoint: Checkpoint, workload: LlamaWorkload, d
             continue  # norms are skipped by the loader
         home = homes.get(base, "cpu")
         held[home] = held.get(home, 0) + _padded(tensor.dtype, tensor.dims, tensor.stored_bytes, home)
-        if tensor.name.endswith(".lora_b"):
+        if tensor.name.endswith(".lora_b") and tensor.dims:
             rank, widest = max(rank, tensor.dims[0]), max(widest, tensor.dims[1] if len(tensor.dims) > 1 else 0)
     ubatch = workload.ubatch or 512
     work = 4 * ubatch * (2 * widest + rank)

@@ -154,10 +154,21 @@ class Context:
             raise Wanting(f"a {self.type_v.lower()} V cache needs flash attention: llama.cpp refuses this (--flash-attn on)")
         if quantised:
             self.auto_flash = False
+        self._check_rows(hp)
         if hp.arch == "plm" and self.flash:
             raise Wanting("llama.cpp b11434 aborts when it lays out PLM's values for flash attention: --flash-attn off")
         if (hp.mla or hp.compressed) and self.type_k != self.type_v and self.version >= NO_VALUES:
             raise Wanting("llama.cpp refuses different K and V cache types for a cache that holds keys only")
+
+    def _check_rows(self, hp: Hparams) -> None:
+        """A block of a quantised cache may not reach over the end of a head (with flash attention) or of a row (`llama_init_from_model`, `ggml_row_size`)."""
+        heads = self.flash and self.version >= FLASH_AUTO
+        for letter, kind, width in (("K", self.type_k, hp.head_key if heads else hp.width_key), ("V", self.type_v, hp.head_value if heads else hp.width_value)):
+            block = GGML_BLOCKS[kind][0]
+            odd = next((width(il) for il in range(hp.layers) if width(il) % block), None) if block > 1 else None
+            if odd is not None:
+                what = "head" if heads else "row"
+                raise Wanting(f"llama.cpp refuses a {kind.lower()} {letter} cache here: its blocks of {block} values do not divide a {what} of {odd}")
 
     def _outputs(self, workload: LlamaWorkload, *, server: bool, capped: bool) -> None:
         """Rows of logits that the graph reserves; models with an encoder know no cap."""

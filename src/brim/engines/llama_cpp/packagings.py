@@ -240,7 +240,7 @@ _KOBOLD_VALUES: "dict[str, Setter]" = {
 def ollama_context(environ: "Mapping[str, str]") -> int:
     """OLLAMA_CONTEXT_LENGTH, else 0: Ollama then takes 4096, 32768 or 262144 by the card's memory (docs/context-length.mdx)."""
     text = environ.get("OLLAMA_CONTEXT_LENGTH", "").strip("\"' ")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() and len(text) < 12 else 0
 
 
 def _ollama(words: tuple[str, ...], environ: "Mapping[str, str]") -> "Command | None":
@@ -255,7 +255,7 @@ def _ollama(words: tuple[str, ...], environ: "Mapping[str, str]") -> "Command | 
     if ollama_context(environ):
         fields["ctx"] = ollama_context(environ)
     slots = environ.get("OLLAMA_NUM_PARALLEL", "").strip("\"' ")
-    if slots.isdigit() and int(slots) > 0:
+    if slots.isdecimal() and len(slots) < 12 and int(slots) > 0:
         fields["slots"] = int(slots)
         # num_ctx is each request's: the runner gets slots × num_ctx (ollama/ollama docs/faq, "concurrent requests")
         if "ctx" not in fields:

@@ -126,7 +126,7 @@ def block_of(name: str) -> int:
     """The layer in `blk.N.…`, -1 elsewhere (`sscanf` in weight_name_comparer)."""
     head, _, rest = name.partition(".")
     number = rest.partition(".")[0]
-    return int(number) if head == "blk" and number.isdigit() else -1
+    return int(number) if head == "blk" and number.isdecimal() else -1
 
 
 def more_bits(layer: int, layers: int) -> bool:

@@ -44,6 +44,9 @@ _LISTS = frozenset(
         "attention.rope_pattern", "attention.indexer.types", "attention.compress_ratios", "ple.layers", "rope.dimension_sections", "deepstack_mapping", "swiglu_clamp_exp", "swiglu_clamp_shexp",
     )
 )  # fmt: skip
+_NEVER_NONE = frozenset(
+    ("attention.head_count", "attention.head_count_kv", "feed_forward_length", "expert_used_count", "expert_feed_forward_length")
+)  # read as unsigned
 _MATRICES = (
     "attn_q.weight",
     "attn_k.weight",
@@ -62,12 +65,15 @@ def check(checkpoint: "Checkpoint", architecture: str) -> None:
     """Raise `BadHeader` with the key, or `BadTensor` with the tensor, that cannot be."""
     meta = checkpoint.metadata
     for key, most in _COUNTS.items():
-        _numbers(checkpoint.source, meta, f"{architecture}.{key}", most, several=key in _LISTS)
+        _numbers(checkpoint.source, meta, f"{architecture}.{key}", most, several=key in _LISTS, least=-1 if key in _LISTS and key not in _NEVER_NONE else 0)
     for key in _NUMBERS:
         _numbers(checkpoint.source, meta, f"{architecture}.{key}", None, several=key in _LISTS)
     for key in ("block_count", "embedding_length"):
         if meta.get(f"{architecture}.{key}") == 0:
             raise BadHeader(f"{checkpoint.source}: {architecture}.{key} is 0")
+    blocks, ahead = meta.get(f"{architecture}.block_count"), meta.get(f"{architecture}.nextn_predict_layers", 0)
+    if blocks is not None and ahead > blocks:
+        raise BadHeader(f"{checkpoint.source}: {architecture}.nextn_predict_layers is {ahead} of {blocks} blocks")
     experts, used = meta.get(f"{architecture}.expert_count", 0), meta.get(f"{architecture}.expert_used_count", 0)
     if experts and any(not 0 < count <= experts for count in (used if isinstance(used, (list, tuple)) else (used,))):
         raise BadHeader(f"{checkpoint.source}: {architecture}.expert_used_count is {used} of {experts} experts")
@@ -82,8 +88,8 @@ def check(checkpoint: "Checkpoint", architecture: str) -> None:
             raise BadTensor(f"{checkpoint.source}: tensor {name!r} has {len(tensor.dims)} dimensions where {least} are due")
 
 
-def _numbers(source: str, meta: "Mapping[str, Any]", key: str, most: "int | None", *, several: bool) -> None:
-    """One value or a list of them: numbers, and with `most` whole ones from 0 to it (-1 stands for "none" in lists)."""
+def _numbers(source: str, meta: "Mapping[str, Any]", key: str, most: "int | None", *, several: bool, least: int = 0) -> None:
+    """One value or a list of them: numbers, and with `most` whole ones from 0 to it (-1 stands for "none" in some lists)."""
     if key not in meta:
         return
     value = meta[key]
@@ -95,5 +101,5 @@ def _numbers(source: str, meta: "Mapping[str, Any]", key: str, most: "int | None
     for item in values:
         if not isinstance(item, (int, float)):
             raise BadHeader(f"{source}: {key} is {str(item)[:40]!r}, not a number")
-        if most is not None and (item != item // 1 or not (-1 if values is value else 0) <= item <= most):
+        if most is not None and (item != item // 1 or not (least if values is value else 0) <= item <= most):
             raise BadHeader(f"{source}: {key} is {item}, not a whole number from 0 to {most}")

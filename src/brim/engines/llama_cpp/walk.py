@@ -3,7 +3,7 @@
 The high-water mark of best-fit allocation over a periodic graph is reached within the first periods; tests compare with the full walk.
 """
 
-from brim.engines.llama_cpp.hparams import Hparams, block_of
+from brim.engines.llama_cpp.hparams import Hparams, Wanting, block_of
 from brim.engines.llama_cpp.weights import HOST, Placement
 
 _LONGEST, _KEPT = 8, 3
@@ -124,6 +124,8 @@ def _numbered(keys: "list[tuple[object, ...]]") -> "list[int]":
 
 def _chosen(numbers: "list[int]", cards: int, kept: int) -> "tuple[int, ...]":
     count = len(numbers)
+    if not count:
+        raise Wanting("by its header the model has no layer besides those for next tokens")
     turn = 6 if cards > 1 else 2
     chosen: list[int] = []
     at = 0

@@ -125,7 +125,7 @@ def _launched(program: str, launch: "dict[str, Any]") -> "tuple[dict[str, Any], 
     document: dict[str, Any] = {}
     nodes = int(str(launch.get("nnodes", launch.get("num_machines", launch.get("num_nodes", 1)))).split(":")[-1])
     each = launch.get("nproc_per_node", launch.get("num_gpus"))
-    if each is not None and str(each).isdigit():
+    if each is not None and str(each).isdecimal():
         document |= {"num_processes": int(str(each)) * nodes, "num_machines": nodes}
     elif "num_processes" in launch:
         document |= {"num_processes": launch["num_processes"], "num_machines": nodes}
@@ -166,7 +166,7 @@ def _tune(words: "list[str]") -> Launch:
         word, equals, value = words.pop(0).partition("=")
         if word.startswith("--"):
             value = value if equals else (words.pop(0) if words and not words[0].startswith("--") else "")
-            if word in ("--nproc_per_node", "--nproc-per-node") and value.isdigit() and int(value) > 1:
+            if word in ("--nproc_per_node", "--nproc-per-node") and value.isdecimal() and len(value) < 12 and int(value) > 1:
                 document = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "FSDP", "num_processes": int(value), "fsdp_config": {"fsdp_version": 2}}
             elif word == "--config":
                 files.append(value)

@@ -27,7 +27,7 @@ def _row(tensor: "Tensor") -> Weight:
     """One tensor as a row; norms get the names that the census tells apart."""
     stem, _, kind = tensor.name.rpartition(".")
     block = stem.split(".")
-    layer = int(block[1]) if block[0] == "blk" and len(block) > 2 and block[1].isdigit() else None
+    layer = int(block[1]) if block[0] == "blk" and len(block) > 2 and block[1].isdecimal() else None
     short = block[-1]
     dims: tuple[int, ...] = tensor.dims
     copies = 1
