@@ -1,6 +1,6 @@
 """Who ends with a complete checkpoint? brim, earlyoom, nohang and nobody, side by side, on a job that grows while it saves.
 
-    python benchmarks/survival.py [--trials N] [--rates 0.2,0.5,1,2,3] [--tools brim_coop,…] [--write docs/evidence/governor-survival.md]
+    python benchmarks/survival.py [--trials N] [--rates 0.2,0.5,0.8,1,2,3] [--tools brim_coop,…] [--write docs/evidence/governor-survival.md]
 
 The cliff is a real v1 memory cgroup of our own (the kernel kills at its limit); every tool has the same gap in MiB between its threshold and the cliff. The system-wide
 killers run in a PID namespace of their own, where they see the machine's memory and can signal nothing but the hog. Needs root, cgroup v1 memory, gcc; earlyoom and nohang
@@ -26,6 +26,7 @@ CLIFF, GAP, BASE, SAVE_MS = 2048, 1024, 256, 1000
 FLAT_CLIFF, FLAT_BASE = 5376, 4096
 TOOLS = ("brim_coop", "brim_plain", "earlyoom", "nohang", "nobody")
 CALM_MIB = 256
+AHEAD_S, GIVE_S = 1.0, 0.25  # warm pages are given back this much before the hog needs them
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "brim-bench"
 
 
@@ -84,13 +85,31 @@ def oom_kills(folder):
 
 
 class Hold:
-    """A process that holds touched memory until it is ended: a ballast, or pages kept warm for the hog."""
+    """A process that holds touched memory: a ballast, or pages that are kept warm for the hog and given back piece by piece.
 
-    CODE = "import ctypes,mmap,sys\nn=int(sys.argv[1])<<20\nm=mmap.mmap(-1,n)\nm.madvise(14)\nctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(m)),1,n)\nprint('held',flush=True)\nsys.stdin.read()"
+    Private memory in huge pages, as the hog's own: what is given back is what the hog gets next. A virtual machine hands pages that were free for two seconds to its
+    host, and the first touch of such a page takes ten times as long.
+    """
+
+    PIECE_MIB = 64
+    CODE = (
+        "import ctypes,mmap,sys\nn,piece=int(sys.argv[1]),int(sys.argv[2])<<20\nheld=[]\n"
+        "for _ in range(n):\n m=mmap.mmap(-1,piece,flags=mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS)\n m.madvise(14)\n"
+        " c=ctypes.c_char.from_buffer(m)\n ctypes.memset(ctypes.addressof(c),1,piece)\n del c\n held.append(m)\n"
+        "print('held',flush=True)\nfor line in sys.stdin:\n for _ in range(min(int(line),len(held))): held.pop().close()\n"
+    )
 
     def __init__(self, mib):
-        self.process = subprocess.Popen([sys.executable, "-S", "-c", self.CODE, str(mib)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        pieces = -(-mib // self.PIECE_MIB)
+        words = [sys.executable, "-S", "-c", self.CODE, str(pieces), str(self.PIECE_MIB)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
+
+    def give(self, mib):
+        """Give so much back."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{-(-int(mib) // self.PIECE_MIB)}\n")
+            self.process.stdin.flush()
 
     def end(self):
         self.process.kill()
@@ -160,21 +179,33 @@ def trial(tool, rate, hog, *, flat=False):
         ballast = None
         if tool == "nohang":
             ballast = Hold(max(1, meminfo() - meminfo("MemTotal") // 2 - (cliff - GAP) + 64))
-        warm = Hold(cliff + 64)
+        warm = Hold(cliff + 256)
         environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         with (work / "stderr").open("wb") as err:
             words = command(tool, mode, hog, rate, cliff, base, work, group)
             process = subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
         try:
             _until(lambda: (work / "ready").exists() or process.poll() is not None, 20)
-            warm.end()
+            # Who looks at the machine's free memory gets all of what is warm at once, for it must not grow while the hog does; the first two seconds are warm then.
+            pieces = tool.startswith("brim") and not flat
+            if not pieces:
+                warm.give(cliff + 256)
+                time.sleep(0.1)
             avail = meminfo()
             if not tool.startswith("brim"):
                 (work / "tool").write_text(tool_line(tool, work, avail, cliff))
             time.sleep(0.5 if tool == "nohang" else 0.1)
+            if pieces:
+                warm.give(base + AHEAD_S * rate * 1024)
+                time.sleep(0.05)
             (work / "go").touch()
-            _until(lambda: process.poll() is not None, 60 + (cliff - base) / 1024 / rate)
+            end = time.monotonic() + 60 + (cliff - base) / 1024 / rate
+            while process.poll() is None and time.monotonic() < end:
+                time.sleep(GIVE_S if pieces else 0.05)
+                if pieces:
+                    warm.give(rate * 1024 * GIVE_S)
         finally:
+            warm.end()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM if process.poll() is None else 0)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -266,7 +297,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--flat-trials", type=int, default=None)
-    parser.add_argument("--rates", default="0.2,0.5,1,2,3")
+    parser.add_argument("--rates", default="0.2,0.5,0.8,1,2,3")
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--write")
     parser.add_argument("--rows", help="a JSON-lines file that keeps every trial: rows in it count too, new ones are added")
