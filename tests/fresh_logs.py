@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from brim.checkpoint import open_checkpoint
-from brim.engines.llama_cpp import NEWEST_BUILD
+from brim.engines.llama_cpp import NEWEST_BUILD, context
 from brim.engines.llama_cpp.builds import build_on
 from brim.engines.llama_cpp.quantisation import quantise
 from brim.facts.device import DeviceSpec
@@ -25,6 +25,8 @@ from tests.logs import build_of as _build_of
 GOLDEN = Path(__file__).resolve().parent / "golden" / "llamacpp_fresh_logs.jsonl"
 _BACKENDS = {**BACKENDS, "MTL": "metal"}
 _MIXES = {**MIXES, "Q4_0": "Q4_0", "Q3_K - Large": "Q3_K_L", "Q3_K - Small": "Q3_K_S", "Q2_K": "Q2_K", "Q5_0": "Q5_0", "Q4_1": "Q4_1"}
+# builds at which a rule of the engine model changes: a log of an interval may be of any of them
+_CHANGES = sorted({value for name, value in vars(context).items() if name.isupper() and isinstance(value, int) and 2600 < value < NEWEST_BUILD})
 
 
 @cache
@@ -34,13 +36,13 @@ def rows():
 
 
 def builds_of(row):
-    """The builds that the log may be of, oldest and newest: one that it prints, the newest of its day, or an interval that its form tells; () where none is known.
+    """The builds that the log may be of, oldest to newest: one that it prints, the newest of its day, or an interval that its form tells; () where none is known.
 
     Ollama's runner of early 2026 carries an older build.
     """
     build = row["build"] or ""
     if isinstance(build, list):
-        return tuple(build)
+        return tuple(sorted({*build, *(one for one in _CHANGES if build[0] < one < build[1])}))
     if row["run"].get("mla_attn") in (2, 3):  # a fork that keeps latent rows only, as later builds do
         return (NEWEST_BUILD,)
     if row["engine"] == "ollama" and row["run"].get("program") != "llama-server":

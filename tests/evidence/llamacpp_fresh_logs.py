@@ -35,6 +35,8 @@ EXPLAINED = {
     ("qwen36-27b-mtp-cuda-131k-4seq", "compute", "CUDA0"): "a branch from before next-token blocks were merged: it keeps no hidden rows for the draft",
     ("qwen36-27b-metal-260k-4seq", "compute", "MTL0"): "widths of the model were supposed, the text gives none",
     ("phi2-rocm-2k", "compute", "ROCm0"): "a build of January 2024, from before the sources that were read",
+    ("gemma-7b-vulkan-ngl0-4k", "compute", "Vulkan0"): "a Mac with Accelerate, whose BLAS backend takes the large products; not modelled",
+    ("gemma-7b-vulkan-ngl0-4k", "compute", "host"): "a Mac with Accelerate, whose BLAS backend takes the large products; not modelled",
 }  # fmt: skip
 
 
@@ -166,7 +168,9 @@ def main():
         "## First round after mending", "", "Every row of it was looked at, so that this score is no holdout any more; each rule that changed was read in the engine's sources (CHANGELOG, Fresh logs).",
         "Of the first score's misses some were the rows' own: a split over cards supposed wrongly (glm52, gptoss20b-htp, two of the forks), and builds supposed from a date where the text names none; such a row has an interval of builds now, and a span over both ends.", "", *_scores(of(1)), "",
         f"## Second round, first score: an untouched holdout of {counts[2]} logs more ({json.loads(FIRST[2].read_text())['date']})", "", "Gathered after the first round had been mended, and priced once before any was looked at: what the mending is worth on logs that it did not see.", "",
-        *_scores(firsts[2]), "", "## Second round after mending", "", *_scores(of(2)), "",
+        *_scores(firsts[2]), "",
+        "Of its misses most are builds that the text does not name: a row's span holds every change between the builds that it may be of now, not the two ends alone. One row was taken out again (a test fixture that says 29 of 29 layers for a model of 36). "
+        "One was brim's: with a pipeline over cards, inputs that no node reads were kept four times.", "", "## Second round after mending", "", *_scores(of(2)), "",
         "## Part by part", "", "| Log | Build | Part | Device | Logged MiB | First | Now | |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     before = {(row["id"], *found[:2]): found for pairs in firsts.values() for row, found in pairs}

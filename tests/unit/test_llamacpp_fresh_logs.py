@@ -27,7 +27,7 @@ def test_compute_buffers_are_those_of_the_log(row) -> None:
     """To the printed digits, or inside the span of builds that the log may be of; the others have a sentence that says why."""
     for part, device, value, low, high, logged, why in compared(row):
         if part == "compute" and not why and (row["id"], part, device) not in EXPLAINED:
-            assert value == pytest.approx(logged, abs=0.011) or low <= logged <= high, device
+            assert value == pytest.approx(logged, abs=0.011) or low - 0.011 <= logged <= high + 0.011, device
 
 
 @pytest.mark.parametrize("row", [row for row in rows() if row["weights"].get("tensors") and row["weights"]["file_type"]], ids=lambda row: row["id"])

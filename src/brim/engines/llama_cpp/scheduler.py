@@ -173,8 +173,9 @@ class Scheduler:
     def measure(self, graph: Graph) -> "tuple[tuple[int, ...], int]":
         """The compute buffer of each backend in bytes (accelerators first, the host last), and the number of splits."""
         self.assign(graph)
+        read = {id(operand) for node in graph.nodes for operand in node.src} if self.copies > 1 else set()
         splits = self._split(graph)
-        spare = self._graph_inputs(graph) if self.copies > 1 else []
+        spare = self._graph_inputs(graph, read) if self.copies > 1 else []
         nodes: list[T] = []
         buffers: list[int] = []
         for split in splits:
@@ -199,11 +200,11 @@ class Scheduler:
     def _size(self, t: T, buffer: int) -> int:
         return nbytes(t) if buffer == self.host else self.cards[buffer].size(t)
 
-    def _graph_inputs(self, graph: Graph) -> "list[tuple[T, int]]":
-        """Pass 6: with pipeline copies every graph input is kept four times where it lies."""
+    def _graph_inputs(self, graph: Graph, read: "set[int]") -> "list[tuple[T, int]]":
+        """Pass 5: with pipeline copies every graph input that a node reads is kept four times where it lies; one that is there for another kind of batch is not."""
         made: list[tuple[T, int]] = []
         for leaf in graph.leafs:
-            if not leaf.input:
+            if not leaf.input or id(leaf) not in read:
                 continue
             copies = [leaf]
             for _ in range(self.copies - 1):
