@@ -93,6 +93,7 @@ def test_a_model_of_next_token_blocks_alone(tmp_path) -> None:
     checkpoint, _ = api.inspect(path)
     assert not isinstance(checkpoint.shape, Missing)
     assert (len(checkpoint.shape.layers), checkpoint.shape.draft_layers) == (2, 0)
+    assert "all of its blocks predict next tokens for another model" in checkpoint.shape.unusual
     assert "no layer besides those for next tokens" in " ".join(api.fit(path, LlamaWorkload(ctx=512), environ=BUDGET).plan.missing)
     write_sparse(path, {**METADATA, "llama.nextn_predict_layers": 3}, TENSORS)
     with pytest.raises(BadHeader, match="more than block_count"):

@@ -128,7 +128,7 @@ HOSTILE = [
     ({"attention.head_count": True}, "attention.head_count"),
     ({"attention.head_count_kv": 3}, "attention.head_count_kv"),
     ({"attention.head_count_kv": [2, "2"]}, "attention.head_count_kv"),
-    ({"nextn_predict_layers": 2}, "nextn_predict_layers"),
+    ({"nextn_predict_layers": 3}, "nextn_predict_layers"),
     ({"expert_count": 4, "expert_used_count": 5}, "expert_used_count"),
     ({"attention.shared_kv_layers": 3}, "attention.shared_kv_layers"),
     ({"attention.key_length": 2**40}, "attention.key_length"),

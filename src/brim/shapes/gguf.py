@@ -80,8 +80,10 @@ def shape_of_gguf(keys: "Mapping[str, Any]", tensors: "tuple[Tensor, ...]" = (),
         raise h.bad("nextn_predict_layers", f"({draft}) is more than block_count ({h.blocks})")
     if not h.blocks:
         raise h.bad("block_count", "is 0")
-    draft %= h.blocks  # a draft model of its own has no other blocks: they are its layers (conversion/gemma.py, Gemma 4's assistant)
     unusual: list[str] = []
+    if draft == h.blocks:  # a draft model of its own has no other blocks: they are its layers (conversion/gemma.py, Gemma 4's assistant)
+        draft = 0
+        unusual.append("all of its blocks predict next tokens for another model")
     layers, encoders = _stacks(h, h.blocks - draft, unusual)
     if not any(row.attention or row.state or row.feed_forward for row in (*layers, *encoders)):
         return Missing(reason="not_supported", detail=f"{h.arch}: neither keys nor tensors tell what its layers are made of")
