@@ -192,7 +192,7 @@ def main() -> None:
         environ = bare | {
             "LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"],
             "NVML_STUB": stub.environ["NVML_STUB"],
-            "NVML_STUB_TTL_MS": "100",
+            "NVML_STUB_TTL_MS": "3600000",  # it reads its file once: that is not what the tools do
             "PATH": f"{folder}:{os.environ['PATH']}",
             "TERM": "xterm",
         }

@@ -279,5 +279,6 @@ def test_a_binding_that_finds_its_functions_otherwise_is_asked_whole(polled, mon
         raise AttributeError
 
     monkeypatch.setattr(nvml_again, "function", gone)
-    assert [probe.read(poll)[0].temperature_c for poll in (4, 5, 6)] == [64.0] * 3
-    assert probe._cards[0].again is None
+    other = opened(binding)
+    assert [other.read(poll)[0].temperature_c for poll in (4, 5, 6)] == [64.0] * 3
+    assert other._cards[0].again is None

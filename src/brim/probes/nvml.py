@@ -11,7 +11,7 @@ import os
 from ctypes import byref, c_uint
 
 from brim.facts.device import Device, Process
-from brim.probes.nvml_again import Again, again, function
+from brim.probes.nvml_again import Questions, arm, function
 from brim.probes.nvml_cells import ALL_ONES, CAUSES, FUNCTION_NOT_FOUND, IS_LOST, NOT_SUPPORTED, REASON_OF, SOC_WORDS, finished, pci_id, raw_of, text_of
 from brim.probes.vendor import Unavailable, first_line, row_without
 from brim.values import Missing
@@ -42,7 +42,7 @@ class _Card:
         self.raw: tuple[Any, ...] | None = None  # the fast values as the library gave them at the last look; None where they cannot be compared
         self.raw_slow: tuple[Any, ...] | None = None  # the slow ones
         self.device: Device | None = None
-        self.again: Again | None = None  # armed while two looks in a row found the same
+        self.again: tuple[Questions, bytes] | None = None  # what it answered last, while two whole looks in a row found the same
 
 
 class Nvml:
@@ -60,6 +60,7 @@ class Nvml:
         self._events: Any = None
         self._slow_at = 0
         self._fixed: dict[str, Any] = {}
+        self._questions: dict[tuple[str, ...], Questions] = {}
 
     def open(self) -> None:
         """Load the library and list the cards; `Unavailable` says why where that fails. Cards that sleep are not woken unless `wake`."""
@@ -245,7 +246,7 @@ class Nvml:
             card.lost = card.mig_of.lost
         if card.lost and not self._is_back(card):
             return self._gone(card)
-        if not slow and not card.xids and card.again is not None and card.again.still() and card.device is not None:
+        if not slow and not card.xids and card.again is not None and card.again[0].ask(card.handle) == card.again[1] and card.device is not None:
             return card.device
         moved = False
         if slow:
@@ -259,7 +260,7 @@ class Nvml:
         before, card.raw = card.raw, raw_of(fast)
         if card.raw is not None and card.raw == before and not moved and not card.xids and card.device is not None:
             if card.again is None:
-                card.again = again(self._nvml, card.handle, ((field, calls[0].__name__) for field, calls in card.fast), card.raw)
+                card.again = arm(self._nvml, card.handle, tuple(calls[0].__name__ for _field, calls in card.fast), card.raw, self._questions)
             return card.device
         card.again = None
         values = {**card.static, **card.settled, **card.slow_values, **fast}
