@@ -43,7 +43,6 @@ KNOWN = {
     "kimi_k25": "transformers' own reverse conversion misspells layers (blocks) and the projector's norm; the published names are kept",
     "kimi_linear": "transformers writes layer 0's plain block as block_sparse_moe; the published code calls it mlp",
     "longcat_flash": "transformers gives the experts that do nothing gate and up weights; the published file has none",
-    "marian": "embeddings of each half's own, or untied ones, are not drawn: brim answers cannot_tell",
     "qwen3_vl_moe": "transformers 5 turns the stacked experts round; published files keep the width first",
     "qwen3_vl_moe_text": "transformers 5 turns the stacked experts round; published files keep the width first",
     "glm4v_moe_text": "transformers separates the experts only inside the wrapper (glm4v_moe), as the published file has them",

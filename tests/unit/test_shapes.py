@@ -397,3 +397,31 @@ def test_a_head_that_is_not_known_is_not_guessed(family, fields, name):
     assert isinstance(shape, Missing)
     assert name in shape.detail
     assert rows == ()
+
+
+_S, _E, _D, _H = "model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
+
+
+@pytest.mark.parametrize(
+    ("shared", "tied", "spoken", "tables"),
+    [
+        (True, True, None, {_S: 50}),
+        (True, False, None, {_S: 50, _E: 50, _D: 50, _H: 50}),
+        (False, True, None, {_E: 50, _D: 50}),
+        (False, True, 70, {_E: 50, _D: 70}),
+        (False, False, 70, {_E: 50, _D: 70, _H: 70}),
+    ],
+)
+def test_the_two_vocabularies_of_marian(shared: bool, tied: bool, spoken: "int | None", tables: "dict[str, int]") -> None:
+    """As transformers 5.24 builds MarianMTModel on the meta device: shared or not, tied or not, the decoder's and the logits' vocabulary of its own."""
+    config = {
+        "model_type": "marian", "architectures": ["MarianMTModel"], "vocab_size": 50, "decoder_vocab_size": spoken, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1,
+        "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 12,
+        "share_encoder_decoder_embeddings": shared, "tie_word_embeddings": tied,
+    }  # fmt: skip
+    shape, weights = read(config, "config.json")
+    assert not isinstance(shape, Missing)
+    held = {weight.name: weight.dims for weight in weights}
+    assert {name: held[name][1] for name in (_S, _E, _D, _H) if name in held} == tables
+    assert held["final_logits_bias"] == (spoken or 50, 1)
+    assert shape.vocabulary == (spoken or 50)

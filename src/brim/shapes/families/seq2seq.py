@@ -105,12 +105,12 @@ def blenderbot_small(f: "Fields", b: "Blueprint") -> None:
 
 
 def marian(f: "Fields", b: "Blueprint") -> None:
-    """Marian (OPUS-MT): no norms but those in the layers; embeddings of its own for each half are not drawn here."""
-    if f.raw("share_encoder_decoder_embeddings") is False or not f.flag("tie_word_embeddings"):
-        f.wanting.append("share_encoder_decoder_embeddings and tie_word_embeddings (true)")
-    if (f.maybe("decoder_vocab_size", 0, 1 << 27) or f.whole("vocab_size", 1, 1 << 27)) != f.whole("vocab_size", 1, 1 << 27):
-        f.wanting.append("decoder_vocab_size (the same as vocab_size)")
-    _bart(f, b, final=False, first=False)
+    """Marian (OPUS-MT): no norms but those in the layers; each half may have embeddings of its own, with vocabularies of their own."""
+    shared, words = f.raw("share_encoder_decoder_embeddings") is not False, f.whole("vocab_size", 1, 1 << 27)
+    spoken = f.maybe("decoder_vocab_size", 0, 1 << 27) or words
+    if shared and spoken != words:
+        f.wanting.append("decoder_vocab_size (the same as vocab_size where embeddings are shared)")
+    _bart(f, b, final=False, first=False, shared=shared, spoken=spoken)
 
 
 def m2m(f: "Fields", b: "Blueprint") -> None:
@@ -118,18 +118,23 @@ def m2m(f: "Fields", b: "Blueprint") -> None:
     _bart(f, b, final=True, first=False, positions=False)
 
 
-def _bart(f: "Fields", b: "Blueprint", *, final: bool, first: bool = True, offset: int = 0, positions: bool = True) -> None:
+def _bart(
+    f: "Fields", b: "Blueprint", *, final: bool, first: bool = True, offset: int = 0, positions: bool = True, shared: bool = True, spoken: int = 0
+) -> None:
+    """`spoken`: the decoder's vocabulary where it is not the encoder's, which is also the logits'."""
     b.width = b.encoder_width = width = f.whole("d_model")
-    b.vocabulary, b.tied = f.whole("vocab_size", 1, 1 << 27), f.flag("tie_word_embeddings")
+    heard, b.tied = f.whole("vocab_size", 1, 1 << 27), f.flag("tie_word_embeddings")
+    b.vocabulary = spoken or heard
     b.context = f.whole("max_position_embeddings", 1, 1 << 24)
     top = architecture_of(f.values)
     bare = top.endswith("Model") and not top.endswith("MTModel")  # MarianMTModel has a head
     b.root = "" if bare else "model."
-    b.table("shared", b.vocabulary, width)
+    if shared:
+        b.table("shared", b.vocabulary, width)
     for half in ("encoder", "decoder"):
         b.layer, b.tower = None, "encoder" if half == "encoder" else "text"
-        if not b.tied:
-            b.table(half + ".embed_tokens", b.vocabulary, width)
+        if not (b.tied and shared):
+            b.table(half + ".embed_tokens", heard if half == "encoder" else b.vocabulary, width)
         if positions:
             b.table(half + ".embed_positions", b.context + offset, width, "position")
         if first:
