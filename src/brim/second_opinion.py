@@ -16,7 +16,7 @@ GROUPS = {
     "weights": "weights", "kv_cache": "context", "kv_cache_swa": "context", "recurrent_state": "context", "compute_buffer": "compute",
 }  # fmt: skip
 # about when the context's parameters of a header stood in llama.cpp: the build that a library with them is priced as
-BUILDS = {"b11739": 11549, "llama-cpp-python 0.3.20": 8700, "llama-cpp-python 0.3.26": 9500, "llama-cpp-python 0.3.30": 9880}
+BUILDS = {"b11739": 11549, "llama-cpp-python 0.3.20": 8640, "llama-cpp-python 0.3.26": 9500, "llama-cpp-python 0.3.30": 9880}
 LABELS = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL", "xpu": "SYCL"}
 
 

@@ -46,7 +46,9 @@ LIFETIMES = 10773  # operands of fused operations live until the fusion's end (n
 SCALED_NORM = 10894  # a delta net's queries and keys are normed by an rms norm and a scale (not in b10798)
 INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
 POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
-MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a mix of both (not in b11393)
+SCALED_VIEW = 9880  # a picture model's embeddings are made contiguous before they are scaled (in llama-cpp-python 0.3.30, not in 0.3.26)
+ONE_TYPE = 11300  # different types of K and V are refused for caches of keys only (in llama-cpp-python 0.3.36, not in 0.3.30)
+MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a mix of both, and scales rows each by its own factor (not in b11393)
 ROWS_FIRST = (
     11549  # the token rows of all inputs are looked up before anything else of the input stage (`ggml_build_forward_order` in `build_inp_embd`; not in b11434)
 )
@@ -157,7 +159,7 @@ class Context:
         self._check_rows(hp)
         if hp.arch == "plm" and self.flash:
             raise Wanting("llama.cpp b11434 aborts when it lays out PLM's values for flash attention: --flash-attn off")
-        if (hp.mla or hp.compressed) and self.type_k != self.type_v and self.version >= NO_VALUES:
+        if (hp.mla or hp.compressed) and self.type_k != self.type_v and self.version >= ONE_TYPE:
             raise Wanting("llama.cpp refuses different K and V cache types for a cache that holds keys only")
 
     def _check_rows(self, hp: Hparams) -> None:
@@ -178,6 +180,8 @@ class Context:
             asked = min(self.batch, self.sequences * (1 + drafted))
         most = asked if asked and capped and self.version >= OUTPUT_CAP else self.batch
         self.outputs = min(self.total_cells, self.ubatch, most)  # counted before the tokens are rounded up to whole sequences
+        if self.version < OUTPUT_CAP and self.tokens > self.outputs:
+            self.outputs = self.tokens  # and after it in builds before the cap (`graph_reserve`, llama-cpp-python 0.3.20)
 
     def _window(self, hp: Hparams) -> int:
         """Cells per stream of the sliding window's own cache (`llama_kv_cache_iswa`)."""

@@ -5,7 +5,7 @@ Source: src/llama-graph.cpp `build_inp_embd`, `build_pooling`, llama.cpp b11434.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
-from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, POOLED_BY_SEQUENCE, ROWS_FIRST
+from brim.engines.llama_cpp.context import EMBEDDING_INPUT, MIXED_INPUT, POOLED_BY_SEQUENCE, ROWS_FIRST, SCALED_VIEW
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T
 
@@ -37,15 +37,15 @@ def embed(b: Builder, *, scaled_rows: bool = False) -> T:
     if hp.deepstack:
         cur = g.view(cur, (hp.width, b.tokens), (4 * wide,))
     b.inputs = cur
-    scaled = bool(hp.get("embedding_scale"))
-    if hp.deepstack and (scaled or scaled_rows):
+    scaled, version = bool(hp.get("embedding_scale")), b.context.version
+    if hp.deepstack and (scaled or scaled_rows) and version >= SCALED_VIEW:
         cur = g.cont(cur)
-    if scaled and not hp.deepstack:
+    if scaled and (not hp.deepstack or version < MIXED_INPUT):
         cur = g.scale(cur)
-    if scaled_rows or (scaled and hp.deepstack):
+    if (scaled_rows or (scaled and hp.deepstack)) and version >= MIXED_INPUT:
         cur = g.mul(cur, g.given("F32", 1, b.tokens))
     b.expand(cur)
-    return cur
+    return g.scale(cur) if scaled_rows and version < MIXED_INPUT else cur
 
 
 def _padded(found: T, wide: int) -> T:
