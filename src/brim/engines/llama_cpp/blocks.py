@@ -6,7 +6,7 @@ Each mirrors the order of operations of one function of src/llama-graph.cpp, lla
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.caches import Cache, Memory
-from brim.engines.llama_cpp.context import CACHE_ROWS, F16_MASK, FUSED_QUERIES, FUSED_VALUES, Context
+from brim.engines.llama_cpp.context import CACHE_ROWS, F16_MASK, FUSED_QUERIES, FUSED_VALUES, KEPT_ROWS, Context
 from brim.engines.llama_cpp.hparams import Hparams, Wanting
 from brim.engines.llama_cpp.tensor import STATE, WEIGHTS, Graph, T
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -192,6 +192,10 @@ class Builder:
         cur = self.mm(self.need(il, name + ".weight"), cur, self.layer(il, name + ".scale"))
         bias = self.layer(il, name + ".bias")
         return cur if bias is None else g.add(cur, bias)
+
+    def cropped(self, il: int) -> bool:
+        """Whether the rows whose logits are wanted are picked in this layer, by a build that picks them behind it now (`KEPT_ROWS`)."""
+        return il == self.last and self.context.version < KEPT_ROWS.get(self.hp.arch, 0)
 
     def pick(self, cur: T, ids: T) -> T:
         """Only the rows whose logits are wanted."""

@@ -47,7 +47,13 @@ SCALED_NORM = 10894  # a delta net's queries and keys are normed by an rms norm 
 INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
 POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
 SCALED_VIEW = 9880  # a picture model's embeddings are made contiguous before they are scaled (in llama-cpp-python 0.3.30, not in 0.3.26)
-ONE_TYPE = 11300  # different types of K and V are refused for caches of keys only (in llama-cpp-python 0.3.36, not in 0.3.30)
+ONE_TYPE = 10605  # different types of K and V are refused for caches of keys only (not in b10204)
+ENCODER_UNCAPPED = 9880  # models with an encoder know no cap of their rows (in llama-cpp-python 0.3.30, not in 0.3.26)
+# The hidden state of every row is kept for a draft head, and the rows whose logits are wanted are picked behind the last layer; before, in it. By architecture, the first build known to
+# (not in b9093, b9265, llama-cpp-python 0.3.26 and 0.3.30, b10012, b10204).
+KEPT_ROWS = {
+    "qwen35": 9265, "qwen35moe": 9265, "step35": 9500, "gemma4": 9880, "cohere2moe": 9880, "hy_v3": 10012, "gpt-oss": 10204, "qwen3next": 10605, "nemotron_h": 10605, "nemotron_h_moe": 10605,
+}  # fmt: skip
 MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a mix of both, and scales rows each by its own factor (not in b11393)
 ROWS_FIRST = (
     11549  # the token rows of all inputs are looked up before anything else of the input stage (`ggml_build_forward_order` in `build_inp_embd`; not in b11434)
@@ -178,7 +184,7 @@ class Context:
         if asked is None and server and not self.embeddings:
             drafted = workload.draft_max or 0 if workload.draft_model else 0
             asked = min(self.batch, self.sequences * (1 + drafted))
-        most = asked if asked and capped and self.version >= OUTPUT_CAP else self.batch
+        most = asked if asked and (capped or self.version < ENCODER_UNCAPPED) and self.version >= OUTPUT_CAP else self.batch
         self.outputs = min(self.total_cells, self.ubatch, most)  # counted before the tokens are rounded up to whole sequences
         if self.version < OUTPUT_CAP and self.tokens > self.outputs:
             self.outputs = self.tokens  # and after it in builds before the cap (`graph_reserve`, llama-cpp-python 0.3.20)

@@ -126,6 +126,8 @@ def decoder(b: Builder, style: Style) -> T:
     hp = b.hp
     if style.norm == "header":
         style = style.replace(norm="RMS_NORM" if hp.get("attention.layer_norm_rms_epsilon") else "NORM")
+    if b.cropped(b.last):
+        style = style.replace(tail="")
     cur = embed(b, scaled_rows=style.embed == "rows")
     if style.embed == "norm":
         cur = b.norm(cur, None, None, -1)

@@ -66,14 +66,17 @@ def _feed_forward(b: Builder, il: int, joined: T) -> T:
     return g.add(flat, b.normed(routed, il, "post_ffw_norm_2"))
 
 
-def _layer(b: Builder, il: int, residual: T, inputs: "T | None") -> T:
+def _layer(b: Builder, il: int, residual: T, inputs: "T | None", ids: T) -> T:
     cur = _attention(b, il, b.normed(residual, il, "attn_norm"))
+    if b.cropped(il):
+        cur, residual = b.pick(cur, ids), b.pick(residual, ids)
     joined = g.add(b.normed(cur, il, "post_attention_norm"), residual)
     cur = g.add(b.norm(_feed_forward(b, il, joined), b.layer(il, "post_ffw_norm.weight"), None, -1), joined)
     if inputs is not None:
         gate = g.unary(b.mm(b.need(il, "inp_gate.weight"), cur), "gelu")
         row = 4 * inputs.ne[0]
-        own = g.mul(gate, g.view(inputs, (inputs.ne[0], inputs.ne[1]), (row,), il * row * inputs.ne[1]))
+        own = g.view(inputs, (inputs.ne[0], inputs.ne[1]), (row,), il * row * inputs.ne[1])
+        own = g.mul(gate, b.pick(own, ids) if b.cropped(il) else own)
         cur = g.add(cur, b.normed(b.mm(b.need(il, "proj.weight"), own), il, "post_norm"))
     scale = b.layer(il, "layer_output_scale.weight")
     return cur if scale is None else g.mul(cur, scale)
@@ -90,11 +93,13 @@ def gemma4(b: Builder) -> T:
     ids = b.output_ids()
     inputs = None if rows is None else _per_layer_inputs(b, cur, rows, b.hp.need("embedding_length_per_layer_input"))
     for il in b.walk:
-        cur = _layer(b, il, cur, inputs)
-    cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
-    cur.output = True  # the hidden state of every row, for a draft head
+        cur = _layer(b, il, cur, inputs, ids)
 
     def head(logits: T) -> T:
         return g.scale(g.unary(g.scale(logits), "tanh")) if b.hp.get("final_logit_softcapping") else logits
 
+    if b.cropped(b.last):
+        return b.finish(cur, head=head)
+    cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
+    cur.output = True  # the hidden state of every row, for a draft head
     return b.finish(b.pick(cur, ids), head=head, normed=False)

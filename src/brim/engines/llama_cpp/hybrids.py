@@ -189,6 +189,8 @@ def qwen3next(b: Builder) -> T:
         cur = b.normed(cur, il, "attn_norm")
         b.expand(cur)
         cur = delta_net(b, il, cur) if b.hp.recurrent[il] else gated_attention(b, il, cur)
+        if b.cropped(il):
+            cur, residual = b.pick(cur, ids), b.pick(residual, ids)
         joined = g.add(cur, residual)
         cur = b.normed(joined, il, "post_attention_norm")
         if b.layer(il, "ffn_gate_inp.weight") is None:
@@ -198,6 +200,8 @@ def qwen3next(b: Builder) -> T:
             extra = shared(b, normed, il, gate="sigmoid")
             cur = cur if extra is None else g.add(cur, extra)
         cur = g.add(cur, joined)
+    if b.cropped(b.last):
+        return b.finish(cur)
     cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
     cur.output = True
     cur = b.pick(cur, ids)
@@ -277,7 +281,11 @@ def nemotron_h(b: Builder) -> T:
             cur = dense(b, cur, il, "relu_sqr")
         else:
             cur = nemotron_experts(b, cur, il)
+        if b.cropped(il):
+            cur, residual = b.pick(cur, ids), b.pick(residual, ids)
         cur = g.add(cur, residual)
+    if b.cropped(b.last):
+        return b.finish(cur)
     cur = b.norm(cur, b.weight("output_norm.weight"), None, -1)
     cur.output = True
     cur = b.pick(cur, ids)
