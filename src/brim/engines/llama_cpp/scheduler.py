@@ -5,7 +5,7 @@ Backends are numbered as there: accelerators first, the host last.
 """
 
 from brim.engines.llama_cpp.allocator import Label, Replay
-from brim.engines.llama_cpp.context import LIFETIMES, METAL_SORTED
+from brim.engines.llama_cpp.context import LIFETIMES, METAL_SORTED, MIXED_INPUT
 from brim.engines.llama_cpp.cuda import Card, batch_of
 from brim.engines.llama_cpp.fusions import keep_alive
 from brim.engines.llama_cpp.tensor import VIEW_OPS, WEIGHTS, Graph, T, nbytes
@@ -201,10 +201,10 @@ class Scheduler:
         return nbytes(t) if buffer == self.host else self.cards[buffer].size(t)
 
     def _graph_inputs(self, graph: Graph, read: "set[int]") -> "list[tuple[T, int]]":
-        """Pass 5: with pipeline copies every graph input that a node reads is kept four times where it lies; one that is there for another kind of batch is not."""
+        """Pass 5: with pipeline copies every graph input that a node reads is kept four times where it lies; one that is there for another kind of batch is not, before a mix of both was built."""
         made: list[tuple[T, int]] = []
         for leaf in graph.leafs:
-            if not leaf.input or id(leaf) not in read:
+            if not leaf.input or (self.version < MIXED_INPUT and id(leaf) not in read):
                 continue
             copies = [leaf]
             for _ in range(self.copies - 1):
