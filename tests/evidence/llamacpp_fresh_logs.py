@@ -35,6 +35,7 @@ EXPLAINED = {
     ("qwen36-27b-mtp-cuda-131k-4seq", "compute", "CUDA0"): "a branch from before next-token blocks were merged: it keeps no hidden rows for the draft",
     ("qwen36-27b-metal-260k-4seq", "compute", "MTL0"): "widths of the model were supposed, the text gives none",
     ("phi2-rocm-2k", "compute", "ROCm0"): "a build of January 2024, from before the sources that were read",
+    ("smollm2-135m-2gpu-8k-4seq", "compute", "CUDA1"): "a pipeline's log after loading says what is allocated; priced is what the engine's own fit counts, its span holds both",
     ("gemma-7b-vulkan-ngl0-4k", "compute", "Vulkan0"): "a Mac with Accelerate, whose BLAS backend takes the large products; not modelled",
     ("gemma-7b-vulkan-ngl0-4k", "compute", "host"): "a Mac with Accelerate, whose BLAS backend takes the large products; not modelled",
 }  # fmt: skip

@@ -264,11 +264,11 @@ def _compute(
     source += checked or "this architecture's graph was read from the source and never compared with a run"
     backends = {device.id: device.backend for device in placement.gpus}
     parts = []
-    for device, likely in reserved.allocated.items():
+    for device, likely in reserved.reported.items():
         if not likely:
             continue
-        dry = reserved.reported[device]
-        low, high = min(likely, dry), max(likely, dry)
+        real = reserved.allocated[device]
+        low, high = min(real, likely), max(real, likely)
         if not checked:
             low, high = low * 9 // 10, high * 11 // 10
         elif placement.gpus and hp.arch not in graphs.ON_CARDS:
@@ -282,11 +282,11 @@ def _compute(
         if grown is not None and grown.allocated[device] > high:
             high = grown.allocated[device]
             rule += f"; reserved for 256 positions, it grows with those in use to {high}"
-        if kept is not None and kept.allocated[device] != likely:
+        if kept is not None and kept.allocated[device] != real:
             low, high = min(low, kept.allocated[device]), max(high, kept.allocated[device])
             rule += f"; {kept.allocated[device]} where the CPU laid all its weights out anew, whose work no card takes over (ggml-backend.cpp: only from host buffers)"
-        if dry != likely:
-            rule = f"llama.cpp's own fit counts {dry}; {likely} are allocated then: {rule}"
+        if real != likely:
+            rule = f"as llama.cpp's own fit and memory table count it {likely}; {real} are allocated then: {rule}"
         if placement.spread is None or device == HOST:
             parts.append(Part(name="compute_buffer", device=device, bytes=Span(low=low, likely=likely, high=high), rule=rule, source=source))
             continue
