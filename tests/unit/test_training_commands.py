@@ -5,6 +5,8 @@ import json
 import pytest
 
 from brim.engines.train.command import is_training, pairs
+from brim.engines.train.words import read_config
+from brim.errors import Usage
 from brim.facts.training import TrainWorkload
 from brim.training import read_command
 
@@ -90,3 +92,29 @@ def test_a_workload_is_never_shared_over_one_card(files):
     assert found is not None
     assert (found[0].sharding, found[0].ranks) == ("none", 1)
     assert isinstance(found[0], TrainWorkload)
+
+
+@pytest.mark.parametrize("word", ["--nnodes", "--num_machines", "--num_processes", "--nproc_per_node"])
+@pytest.mark.parametrize("said", ["x", "0", "-1", "nan", "1e999", "²", "1.5", "\x1b[2J", "9" * 5000])
+def test_a_count_of_processes_that_is_none(word: str, said: str) -> None:
+    """One sentence with the flag (a word is fine for --nproc_per_node: gpu, auto)."""
+    line = ["torchrun", word, said, "train.py", *TRAINER.split()]
+    if word == "--nproc_per_node" and not (said == "0" or said.startswith("9")):
+        assert read_command(line) is not None
+        return
+    with pytest.raises(Usage, match=f"{word} .* is no count"):
+        read_command(line)
+
+
+def test_elastic_machines_count_at_their_most() -> None:
+    """`--nnodes 1:4` may grow to four."""
+    found = read_command(["torchrun", "--nnodes", "1:4", "--nproc_per_node", "2", "train.py", *TRAINER.split()])
+    assert found is not None
+    assert (found[0].ranks, found[0].nodes) == (8, 4)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), "²", [], "9" * 5000])
+def test_a_number_of_a_file_that_is_none(value: object) -> None:
+    """The key and what it says, never a crash."""
+    with pytest.raises(Usage, match="per_device_train_batch_size"):
+        read_config({"per_device_train_batch_size": value})

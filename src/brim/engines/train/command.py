@@ -123,12 +123,12 @@ def _launched(program: str, launch: "dict[str, Any]") -> "tuple[dict[str, Any], 
     """The launcher's words as an accelerate document, and the files that it names."""
     files = [str(launch.pop(name)) for name in ("config_file", "deepspeed_config_file") if name in launch]
     document: dict[str, Any] = {}
-    nodes = int(str(launch.get("nnodes", launch.get("num_machines", launch.get("num_nodes", 1)))).split(":")[-1])
+    nodes = next((_count(name, launch[name]) for name in ("nnodes", "num_machines", "num_nodes") if name in launch), 1)
     each = launch.get("nproc_per_node", launch.get("num_gpus"))
     if each is not None and str(each).isdecimal():
-        document |= {"num_processes": int(str(each)) * nodes, "num_machines": nodes}
+        document |= {"num_processes": _count("nproc_per_node", each) * nodes, "num_machines": nodes}
     elif "num_processes" in launch:
-        document |= {"num_processes": launch["num_processes"], "num_machines": nodes}
+        document |= {"num_processes": _count("num_processes", launch["num_processes"]), "num_machines": nodes}
     if "mixed_precision" in launch:
         document["mixed_precision"] = launch["mixed_precision"]
     if launch.get("use_deepspeed"):
@@ -136,11 +136,19 @@ def _launched(program: str, launch: "dict[str, Any]") -> "tuple[dict[str, Any], 
         document |= {"distributed_type": "DEEPSPEED", "deepspeed_config": {key: launch[key] for key in keys if key in launch}}
     elif launch.get("use_fsdp"):
         document |= {"distributed_type": "FSDP", "fsdp_config": {key: value for key, value in launch.items() if key.startswith("fsdp_")}}
-    elif (launch.get("multi_gpu") or program in ("torchrun", "deepspeed")) and int(str(document.get("num_processes", 1))) > 1:
+    elif (launch.get("multi_gpu") or program in ("torchrun", "deepspeed")) and document.get("num_processes", 1) > 1:
         document["distributed_type"] = "MULTI_GPU"
     if document:
         document.setdefault("compute_environment", "LOCAL_MACHINE")
     return document, files
+
+
+def _count(name: str, said: object) -> int:
+    """How many processes or machines; of `1:4` (elastic) the most. `Usage` where that is no count."""
+    text = str(said).rpartition(":")[2]
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or not int(text):
+        raise Usage(f"--{name} {str(said)[:40]!r} is no count")
+    return int(text)
 
 
 def _script(program: str, document: "dict[str, Any]", files: "list[str]", words: "list[str]") -> Launch:

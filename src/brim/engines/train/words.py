@@ -67,8 +67,8 @@ def read_config(document: "Mapping[str, Any]") -> Read:
             if value is not None and value != "auto":
                 try:
                     rule(changes, value)
-                except (TypeError, ValueError, AttributeError, KeyError):
-                    raise Usage(f"{kind} key {key}: {value!r} cannot be meant") from None
+                except (TypeError, ValueError, OverflowError, AttributeError, KeyError):
+                    raise Usage(f"{kind} key {key}: {repr(value)[:80]} cannot be meant") from None
         elif key not in SILENT and value not in (None, False, "", [], {}):
             unpriced.append(key)
     finish(changes, document)
