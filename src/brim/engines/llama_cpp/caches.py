@@ -4,7 +4,7 @@ Kinds: full, sliding window, latent (MLA: keys only), indexer keys beside a late
 b11434, src/llama-model.cpp `create_memory`, llama-kv-cache.cpp `llama_kv_cache()`, llama-kv-cache-iswa.cpp, llama-kv-cache-dsa.cpp, llama-kv-cache-dsv4.cpp, llama-memory-recurrent.cpp.
 """
 
-from brim.engines.llama_cpp.context import ENCODER_MEMORY, INDEXER_KEYS, NO_VALUES, PLAIN_WINDOW, POOLED_KEYS, ROTATED_CACHE, SPLIT_WINDOW, Context
+from brim.engines.llama_cpp.context import ENCODER_MEMORY, GLM_INDEXER, INDEXER_KEYS, NO_VALUES, PLAIN_WINDOW, POOLED_KEYS, ROTATED_CACHE, SPLIT_WINDOW, Context
 from brim.engines.llama_cpp.hparams import CACHELESS, RECURRENT, Hparams, Wanting
 from brim.engines.llama_cpp.weights import stored_bytes
 from brim.facts.dtypes import GGML_BLOCKS
@@ -115,7 +115,7 @@ def _indexer(hp: Hparams, context: Context) -> "tuple[Cache, ...]":
 
     qwen4exp and glm5-next keep pooled keys beside the raw ones and no matrix (llama-memory-hybrid-idx.cpp); qwen4exp's first builds kept room for values, too.
     """
-    if hp.indexer is None:
+    if hp.indexer is None or (hp.arch == "glm-dsa" and context.version < GLM_INDEXER):
         return ()
     pooled = bool(hp.pool) and (hp.arch != "qwen4exp" or context.version >= POOLED_KEYS)
     width = hp.indexer[1] * ({"qwen4exp": 2, "glm5-next": 3}[hp.arch] if pooled else 1)

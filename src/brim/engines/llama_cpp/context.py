@@ -47,6 +47,8 @@ SCALED_NORM = 10894  # a delta net's queries and keys are normed by an rms norm 
 INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
 POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
 SCALED_VIEW = 9880  # a picture model's embeddings are made contiguous before they are scaled (in llama-cpp-python 0.3.30, not in 0.3.26)
+ROLLED_BACK = 10605  # states of more architectures than qwen35 keep rows to roll back to (`llm_arch_supports_rs_rollback`; not in b10204)
+GLM_INDEXER = 10204  # glm-dsa attends to the cells that its indexer chose (not in b10012); before, its graph and caches are deepseek2's
 ONE_TYPE = 10605  # different types of K and V are refused for caches of keys only (not in b10204)
 ENCODER_UNCAPPED = 9880  # models with an encoder know no cap of their rows (in llama-cpp-python 0.3.30, not in 0.3.26)
 # The hidden state of every row is kept for a draft head, and the rows whose logits are wanted are picked behind the last layer; before, in it. By architecture, the first build known to
@@ -111,7 +113,8 @@ class Context:
         self.embeddings = bool(workload.embeddings)
         named = dict(enumerate(("none", "mean", "cls", "last", "rank")))
         self.pooling = getattr(workload, "pooling", None) or named.get(int(hp.get("pooling_type", 0)), "none")
-        self.rollback = int(getattr(workload, "rollback_rows", None) or 0) if hp.rollback else 0
+        rolls = hp.rollback and (version >= ROLLED_BACK or hp.arch in ("qwen35", "qwen35moe"))
+        self.rollback = int(getattr(workload, "rollback_rows", None) or 0) if rolls else 0
         self.load_mtp = bool(getattr(workload, "load_mtp", False))
         self.kv_offload = workload.kv_offload is not False
         self.op_offload = workload.op_offload is not False

@@ -8,11 +8,12 @@ from functools import partial
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import SIGMOID, AttentionInput, Builder
+from brim.engines.llama_cpp.context import GLM_INDEXER
 from brim.engines.llama_cpp.ends import embed
 from brim.engines.llama_cpp.feedforward import dense, experts, shared
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.kimi import headed
-from brim.engines.llama_cpp.latent import behind, latent_attention
+from brim.engines.llama_cpp.latent import behind, deepseek2, latent_attention
 from brim.engines.llama_cpp.tensor import T
 
 
@@ -64,6 +65,8 @@ def narrowed(mask: T, best: T, zero: str = "F32") -> T:
 
 def sparse(b: Builder) -> T:
     """The whole graph of deepseek32 and glm-dsa."""
+    if b.hp.arch == "glm-dsa" and b.context.version < GLM_INDEXER:
+        return deepseek2(b)
     hp = b.hp
     cur = embed(b)
     b.attend_to(keys_only=True)
