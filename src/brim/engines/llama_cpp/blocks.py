@@ -122,20 +122,20 @@ class Builder:
         """The rows whose logits are wanted."""
         return g.given("I32", self.outputs)
 
-    def attention_input(self, cache: Cache, *, keys_only: bool = False, half: bool = False) -> AttentionInput:
-        """Row indices and mask of one cache (`build_attn_inp_kv`); `half` makes the mask f16 without flash attention, too."""
-        flash, version = self.context.flash or half, self.context.version
+    def attention_input(self, cache: Cache, *, keys_only: bool = False, half: "bool | None" = None) -> AttentionInput:
+        """Row indices and mask of one cache (`build_attn_inp_kv`); `half` makes the mask f16 or f32 whatever flash attention asks for."""
+        flash, version = self.context.flash if half is None else half, self.context.version
         wide = max((self.hp.width_value(il) for il in range(self.hp.blocks)), default=0)
         k_ids = v_ids = None
         if version >= CACHE_ROWS:
             k_ids = g.given("I64", self.tokens)
             v_ids = None if keys_only else g.given("I64", self.tokens if flash else self.tokens * wide)
-        return AttentionInput(cache, k_ids, v_ids, self.mask(cache, half=half))
+        return AttentionInput(cache, k_ids, v_ids, self.mask(cache, narrow=flash))
 
-    def mask(self, cache: Cache, *, half: bool) -> T:
-        """The mask over one cache, f16 with flash attention (`build_attn_inp_kq_mask`)."""
+    def mask(self, cache: Cache, *, narrow: bool) -> T:
+        """The mask over one cache, f16 where it is `narrow` (`build_attn_inp_kq_mask`)."""
         streams = min(cache.streams, self.sequences)
-        rows, narrow = self.tokens // streams, self.context.flash or half
+        rows = self.tokens // streams
         if self.context.version >= F16_MASK:
             return g.given("F16" if narrow else "F32", cache.cells, rows, 1, streams)
         if self.context.version < CACHE_ROWS:
@@ -150,7 +150,7 @@ class Builder:
         if self.memory.window is not None:
             self.window = self.attention_input(self.memory.window, keys_only=keys_only)
         elif self.base is not None and any(self.hp.windowed):  # one cache with a second mask, from before sliding layers had their own
-            self.window = AttentionInput(self.base.cache, self.base.k_ids, self.base.v_ids, self.mask(self.base.cache, half=False))
+            self.window = AttentionInput(self.base.cache, self.base.k_ids, self.base.v_ids, self.mask(self.base.cache, narrow=self.context.flash))
         cacheless = self.memory.base is None and self.memory.window is None
         if cacheless or self.hp.arch == "llama-embed":  # no cache, or one that is never read: one mask over the micro-batch (`build_attn_inp_no_cache`)
             self.everyone = g.given("F16" if self.context.flash else "F32", self.tokens, self.tokens)

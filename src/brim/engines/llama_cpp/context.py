@@ -48,6 +48,7 @@ INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
 POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
 SCALED_VIEW = 9880  # a picture model's embeddings are made contiguous before they are scaled (in llama-cpp-python 0.3.30, not in 0.3.26)
 ROLLED_BACK = 10605  # states of more architectures than qwen35 keep rows to roll back to (`llm_arch_supports_rs_rollback`; not in b10204)
+INDEXER_OP = 10012  # an indexer scores cells with one operation (not in llama-cpp-python 0.3.30); before, with its parts
 GLM_INDEXER = 10204  # glm-dsa attends to the cells that its indexer chose (not in b10012); before, its graph and caches are deepseek2's
 ONE_TYPE = 10605  # different types of K and V are refused for caches of keys only (not in b10204)
 ENCODER_UNCAPPED = 9880  # models with an encoder know no cap of their rows (in llama-cpp-python 0.3.30, not in 0.3.26)
@@ -119,7 +120,7 @@ class Context:
         self.kv_offload = workload.kv_offload is not False
         self.op_offload = workload.op_offload is not False
         self.swa_full = bool(workload.swa_full)
-        self.fused_indexer = True
+        self.fused_indexer = version >= INDEXER_OP
         self.mtp = self.filled = False
         self.sampled = 0  # rows of each slot that a draft's sampler chooses from
         self._types(workload, hp)

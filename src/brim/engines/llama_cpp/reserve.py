@@ -8,7 +8,7 @@ from brim.engines.llama_cpp import caches, graphs
 from brim.engines.llama_cpp.allocator import Label
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
-from brim.engines.llama_cpp.context import DRY_LOAD, EVENTS, Context
+from brim.engines.llama_cpp.context import DRY_LOAD, EVENTS, INDEXER_OP, Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
 from brim.engines.llama_cpp.hparams import LONE, Hparams, Wanting
 from brim.engines.llama_cpp.program import Event, Program, learn
@@ -150,8 +150,8 @@ def _settle(hp: Hparams, context: Context, memory: Memory, placement: Placement,
         if len(_SETTLED) >= _REMEMBERED:
             _SETTLED.pop(next(iter(_SETTLED)))
         flash = context.flash and (not asks or stays_fused(hp, context, memory, placement))
-        fused = True
-        if hp.indexer is not None:
+        fused = context.version >= INDEXER_OP
+        if hp.indexer is not None and fused:
             flash, context.flash = context.flash, flash
             fused = stays_fused(hp, context, caches.remember(hp, context), placement, "LIGHTNING_INDEXER")
             flash, context.flash = context.flash, flash
