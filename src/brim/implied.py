@@ -21,6 +21,7 @@ _TRAITS: dict[str, frozenset[str]] = {
     "gemma": frozenset(("tied",)),
     "gemma2": frozenset(("tied", "post_norms")),
     "gemma3": frozenset(("tied", "post_norms", "head_norms")),
+    "gemma4": frozenset(("tied", "post_norms", "head_norms", "two_kinds")),  # the dense models
     "phi3": frozenset(("fused",)),  # as published; libllama's own quantiser takes the three apart too
     "deepseek2": frozenset(("latent", "sigmoid_bias")),
     "chatglm": frozenset(("fused", "fused_bias")),
@@ -55,6 +56,7 @@ _TRAITS: dict[str, frozenset[str]] = {
     "lfm2": frozenset(("head_norms", "short_conv", "tied")),
 }
 _APART = frozenset(("fused_ffn",))
+_KEYS_ARE_VALUES = frozenset(("keys_are_values",))  # Gemma 4's larger models: full-attention layers have no value matrix
 _NORM_BIASES = frozenset(("classic", "norm_bias"))  # norms with a bias; "classic" blocks have one at every matrix too, and no gate
 _STILL = ("token_types.weight", "position_embd.weight")  # never quantised, kept as F32
 _SIGMOID = 2  # expert_gating_func: files with it carry a bias for the choice of experts
@@ -70,7 +72,14 @@ def variants(metadata: "Mapping[str, Any]") -> "list[tuple[Tensor, ...]]":
     if keys.wanting:
         return []
     made = []
-    for traits in (_TRAITS[arch], _APART) if arch == "phi3" else (_TRAITS[arch],):
+    kinds = [_TRAITS[arch]]
+    if arch == "phi3":
+        kinds.append(_APART)
+    if "two_kinds" in kinds[0]:
+        if keys.experts:
+            return []
+        kinds.insert(1 if keys.count("embedding_length_per_layer_input", 0) else 0, kinds[0] | _KEYS_ARE_VALUES)  # the small ones have them
+    for traits in kinds:
         for tied in (True, False) if "tied" in traits else (False, True):
             for factors in (False, True) if "rope_freqs" in traits else (False,):
                 made.append(tuple(_directory(keys, traits, tied=tied, factors=factors)))
@@ -147,6 +156,12 @@ def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -
             rows.append(("output.weight", (k.width, k.vocabulary)))
         if "output_bias" in traits:
             rows.append(("output.bias", (k.vocabulary,)))
+    if "two_kinds" in traits:
+        rows.append(("rope_freqs.weight", (k.key // 2,)))
+        each = k.count("embedding_length_per_layer_input", 0)
+        if each:  # a table of inputs for each layer
+            rows += [("per_layer_token_embd.weight", (each * k.layers, k.vocabulary)), ("per_layer_model_proj.weight", (k.width, each * k.layers))]
+            rows.append(("per_layer_proj_norm.weight", (each,)))
     if factors:
         rows.append(("rope_freqs.weight", (k.count("rope.dimension_count", k.key) // 2,)))
     for layer in range(k.layers):
@@ -211,8 +226,11 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
         rows.append(("attn_norm.bias", (k.width,)))
     heads = k.at("attention.head_count", layer)
     kv_heads = k.at("attention.head_count_kv", layer, heads)
-    query, key, value = heads * k.key, kv_heads * k.key, kv_heads * k.value
-    out = heads * k.value
+    pattern = k.metadata.get(f"{k.arch}.attention.sliding_window_pattern") if "two_kinds" in traits else None
+    windowed = isinstance(pattern, list) and layer < len(pattern) and bool(pattern[layer])
+    head, head_value = (k.count("attention.key_length_swa", k.key), k.count("attention.value_length_swa", k.value)) if windowed else (k.key, k.value)
+    query, key, value = heads * head, kv_heads * head, kv_heads * head_value
+    out = heads * head_value
     if not kv_heads:  # a pruned block: one matrix, or nothing
         return [*rows, ("attn_output.weight", (k.width, k.width))] if heads else []
     if "latent" in traits:
@@ -222,7 +240,9 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
         rows.append(("attn_qkv.weight", (k.width, query + key + value)))
     else:
         doubled = 2 if "delta" in traits else 1  # queries and their gate
-        rows += [("attn_q.weight", (k.width, doubled * query)), ("attn_k.weight", (k.width, key)), ("attn_v.weight", (k.width, value))]
+        rows += [("attn_q.weight", (k.width, doubled * query)), ("attn_k.weight", (k.width, key))]
+        if windowed or "keys_are_values" not in traits:
+            rows.append(("attn_v.weight", (k.width, value)))
     rows.append(("attn_output.weight", (out, k.width)))
     if "bias" in traits:
         rows += [("attn_q.bias", (query,)), ("attn_k.bias", (key,)), ("attn_v.bias", (value,))]
@@ -233,7 +253,12 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
     if "fused_bias" in traits:
         rows.append(("attn_qkv.bias", (query + key + value,)))
     if "head_norms" in traits:
-        rows += [("attn_q_norm.weight", (k.key,)), ("attn_k_norm.weight", (k.key,))]
+        rows += [("attn_q_norm.weight", (head,)), ("attn_k_norm.weight", (head,))]
+    if "two_kinds" in traits:
+        rows.append(("layer_output_scale.weight", (1,)))
+        each = k.count("embedding_length_per_layer_input", 0)
+        if each:
+            rows += [("inp_gate.weight", (k.width, each)), ("proj.weight", (each, k.width)), ("post_norm.weight", (k.width,))]
     if "sub_norms" in traits:
         rows.append(("attn_sub_norm.weight", (k.width,)))
     if "wide_norms" in traits:

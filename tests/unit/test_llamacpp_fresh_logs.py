@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from brim.engines.llama_cpp.quantisation import fused, quantise, tensor_types
+from brim.implied import variants
 from tests.evidence.llamacpp_fresh_logs import EXPLAINED, compared
 from tests.fresh_logs import opened, rows
 from tests.logs import is_fork
@@ -54,3 +55,26 @@ def test_the_set_is_wide() -> None:
     assert len(rows()) >= 40
     assert len({row["arch"] for row in rows()}) >= 20
     assert len({row["source"] for row in rows()}) >= 40
+
+
+@pytest.mark.parametrize(
+    ("blocks", "width", "wide", "kv_heads", "shared", "every", "each", "tensors", "values"),
+    [
+        (48, 3840, 15360, ([8] * 5 + [1]) * 8, 0, 6, 0, 667, 40),  # 12B: full-attention layers take their keys for values
+        (42, 2560, 10240, 2, 18, 6, 256, 720, 42),  # E4B: a table of inputs for each layer
+        (35, 1536, [6144] * 15 + [12288] * 20, 1, 20, 5, 256, 601, 35),  # E2B: wider feed-forwards where caches are shared
+    ],
+)
+def test_gemma4s_directory_is_one_that_the_engine_opens(blocks, width, wide, kv_heads, shared, every, each, tensors, values) -> None:
+    """The directories were opened by llama.cpp (xllamacpp, 30 November 2026) as sparse files, and its caches and compute buffer were brim's; experts are not in the table."""
+    header = {
+        "general.architecture": "gemma4", "gemma4.context_length": 131072, "gemma4.embedding_length": width, "gemma4.block_count": blocks,
+        "gemma4.feed_forward_length": wide, "gemma4.vocab_size": 262144, "gemma4.attention.head_count": 8 if each else 16, "gemma4.attention.head_count_kv": kv_heads,
+        "gemma4.attention.key_length": 512, "gemma4.attention.value_length": 512, "gemma4.attention.key_length_swa": 256, "gemma4.attention.value_length_swa": 256,
+        "gemma4.attention.sliding_window_pattern": [(layer + 1) % every != 0 for layer in range(blocks)], "gemma4.attention.shared_kv_layers": shared,
+        "gemma4.embedding_length_per_layer_input": each,
+    }  # fmt: skip
+    made = variants(header)[0]
+    assert len(made) == tensors
+    assert sum("attn_v.weight" in tensor.name for tensor in made) == values
+    assert variants({**header, "gemma4.expert_count": 128, "gemma4.expert_feed_forward_length": 704}) == []
