@@ -5,6 +5,7 @@ Source: llama.cpp b11434, src/llama-graph.cpp `build_rs`, src/models/mamba-base.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
+from brim.engines.llama_cpp.context import FLAT_BLOCKS, STEPS_COPIED
 from brim.engines.llama_cpp.tensor import T
 
 TYPE_CHECKING = False
@@ -73,7 +74,7 @@ def mamba(b: Builder, cur: T, il: int) -> T:
     cc = g.view(x_db, (state, 1, st, ns), (state * 4, nb[1], nb[2]), (rank + state) * 4)
     if hp.get("ssm.dt_b_c_rms") or b.layer(il, "ssm_dt_norm.weight") is not None:
         dt, bb, cc = b.normed(dt, il, "ssm_dt_norm"), b.normed(bb, il, "ssm_b_norm"), b.normed(cc, il, "ssm_c_norm")
-    else:
+    elif b.context.version >= STEPS_COPIED:
         dt = g.cont(dt)
     dt = g.add(b.mm(b.need(il, "ssm_dt.weight"), dt), b.need(il, "ssm_dt.bias"))
     flat = x
@@ -116,8 +117,9 @@ def mamba2(b: Builder, cur: T, il: int) -> T:
     )
     head, wide, again = inner // heads, inner + 2 * groups * state, b.context.rollback + 1
     conv = g.reshape(rows(b, b.store("r", il), hp.rows_r), steps - 1, wide, ns)
-    joint = b.mm(b.need(il, "ssm_in.weight"), cur, b.layer(il, "ssm_in.scale"))
-    joint = g.reshape(joint, joint.ne[0], st, ns)
+    flat = b.context.version >= FLAT_BLOCKS
+    joint = b.mm(b.need(il, "ssm_in.weight"), cur if flat else g.reshape(cur, cur.ne[0], st, ns), b.layer(il, "ssm_in.scale"))
+    joint = g.reshape(joint, joint.ne[0], st, ns) if flat else joint
     nb = g.strides(joint)
     z = g.view(joint, (head, heads, st, ns), (head * 4, nb[1], nb[2]))
     xbc = g.view(joint, (wide, st, ns), nb[1:3], inner * 4)
@@ -145,8 +147,10 @@ def mamba2(b: Builder, cur: T, il: int) -> T:
     y = g.glu(g.cont(z), y)
     if b.layer(il, "ssm_norm.weight") is not None:
         y = b.normed(g.reshape(y, inner // groups, groups, st, ns), il, "ssm_norm")
-    y = g.reshape(y, inner, st * ns)
-    return b.mm(b.need(il, "ssm_out.weight"), y, b.layer(il, "ssm_out.scale"))
+    if flat:
+        return b.mm(b.need(il, "ssm_out.weight"), g.reshape(y, inner, st * ns), b.layer(il, "ssm_out.scale"))
+    cur = b.mm(b.need(il, "ssm_out.weight"), g.reshape(y, inner, st, ns), b.layer(il, "ssm_out.scale"))
+    return g.reshape(cur, cur.ne[0], st * ns)
 
 
 def conv_state(b: Builder, il: int, mixed: T, steps: int, channels: int) -> T:
