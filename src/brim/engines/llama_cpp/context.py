@@ -47,6 +47,7 @@ SCALED_NORM = 10894  # a delta net's queries and keys are normed by an rms norm 
 INDEXER_KEYS = 10894  # qwen4exp's indexer keeps keys only (not in b10798)
 POOLED_KEYS = 11349  # qwen4exp's indexer keeps a pooled key beside each raw one (not in b11053)
 SCALED_VIEW = 9880  # a picture model's embeddings are made contiguous before they are scaled (in llama-cpp-python 0.3.30, not in 0.3.26)
+ONE_GATHER = 11434  # the states of a batch and those that are carried over are read together (not in llama-cpp-python 0.3.36)
 FLAT_BLOCKS = 10605  # a mamba 2 block multiplies rows of all sequences together (not in b10204)
 STEPS_COPIED = 11300  # a mamba 1 block copies its time steps before they are multiplied (in llama-cpp-python 0.3.36, not in b10605)
 ROLLED_BACK = 10605  # states of more architectures than qwen35 keep rows to roll back to (`llm_arch_supports_rs_rollback`; not in b10204)

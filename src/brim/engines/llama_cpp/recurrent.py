@@ -5,7 +5,7 @@ Source: llama.cpp b11434, src/llama-graph.cpp `build_rs`, src/models/mamba-base.
 
 from brim.engines.llama_cpp import tensor as g
 from brim.engines.llama_cpp.blocks import Builder
-from brim.engines.llama_cpp.context import FLAT_BLOCKS, STEPS_COPIED
+from brim.engines.llama_cpp.context import FLAT_BLOCKS, ONE_GATHER, STEPS_COPIED
 from brim.engines.llama_cpp.tensor import T
 
 TYPE_CHECKING = False
@@ -22,6 +22,12 @@ def rows(b: Builder, store: T, size: int, reader: "Callable[[T, T], T] | None" =
     assert b.state_ids is not None
     assert b.state_main is not None
     assert b.state_tail is not None
+    if b.context.version < ONE_GATHER:
+        out = g.get_rows(states, b.state_main) if reader is None else reader(states, b.state_main)
+        b.expand(out)
+        extra = g.get_rows(states, g.view(b.state_ids, (kept - sequences,), offset=4 * sequences))
+        b.expand(g.cpy(extra, g.view(store, (size, kept - sequences), (g.strides(store)[1],), sequences * g.strides(store)[1])))
+        return out
     ids = b.state_ids if reader is None else b.state_tail
     first = kept - ids.ne[0]
     everything = g.get_rows(states, ids)
