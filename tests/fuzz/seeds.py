@@ -161,7 +161,13 @@ def seeds() -> dict[str, list[bytes]]:
     """Good files by fuzz target."""
     index, shape = json.dumps(INDEX).encode(), json.dumps(SHAPE).encode()
     made = {
-        "gguf": [gguf(), gguf(order=">"), gguf(version=2), gguf({"general.architecture": "llama", "general.alignment": 64}, ROWS, alignment=64)],
+        "gguf": [
+            gguf(),
+            gguf(order=">"),
+            gguf(version=2),
+            gguf({"general.architecture": "llama", "general.alignment": 64}, ROWS, alignment=64),
+            gguf({"general.architecture": "llama", "tokenizer.ggml.tokens": [f"t{number}" * (number % 4) for number in range(80)]}),
+        ],
         "safetensors": [safetensors()],
         "onnx": [onnx()],
         "torch": [torch_zip(), torch_zip64()],
