@@ -55,12 +55,12 @@ def main():
             found = libllama.ask(libllama.request(library, path, asked))
             asked, build, _ = second_opinion.as_it_was_asked(asked, found, NEWEST_BUILD)
             plan = price(checkpoint_of(kind, name), asked, (host,), version=build)
-            builds.add(build)
             settings = f"ctx {asked.ctx}, slots {asked.slots}{' shared' if asked.kv_unified else ''}, b {asked.batch}, ub {asked.ubatch}, {asked.ctk}/{asked.ctv}, fa {asked.flash_attn}, outputs {asked.outputs}, repack {asked.repack}, rows {asked.rollback_rows}, swa-full {asked.swa_full}"  # fmt: skip
             if isinstance(found.rows, Missing):
                 refused.append(f"| {name} | {settings} | {found.rows.detail.splitlines()[-1][-150:]} | {plan.missing[0] if plan.missing else 'priced'} |")
                 continue
             told = found.layouts
+            builds.add(build)
             cells = [row for row in second_opinion.compare(plan, found, ()).rows if not row.agrees]
             if plan.missing or cells:
                 why = " (told without the second reservation)" if checkpoint_of(kind, name).architecture in LONE else ""
