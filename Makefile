@@ -81,6 +81,7 @@ evidence-readers: setup $(ORACLE)/.ready ## forms beside their oracles, the host
 
 evidence-shapes: setup $(ORACLE)/.ready ## shapes from configs beside transformers on the meta device, family by family (some fifteen minutes)
 	$(ORACLE)/bin/python tests/evidence/shapes.py --random 6
+	$(ORACLE)/bin/python -m tests.evidence.real_configs
 
 $(ORACLE)/.ready: Makefile
 	$(PYTHON) -m venv $(ORACLE)

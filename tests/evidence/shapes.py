@@ -126,12 +126,12 @@ def drawn(rows):
     return made
 
 
-def compare(family, config, model, given):
-    """What differs between brim's reading of `given` and the model: a list of words, empty where nothing does."""
+def compare(family, config, model, given, theirs=None):
+    """What differs between brim's reading of `given` and the model (its `directory`, where that is at hand): a list of words, empty where nothing does."""
     shape, rows = read(given, f"{family}.json")
     if isinstance(shape, Missing):
         return [f"Missing: {shape.detail}"]
-    theirs, ours = directory(model), drawn(rows)
+    theirs, ours = theirs or directory(model), drawn(rows)
     for place in ("vision_tower.", "vision_model."):  # transformers 5 dropped a level that published files have
         if any(place + "embeddings" in name for name in theirs) and not any(place + "vision_model." in name for name in theirs):
             ours = {name.replace(place + "vision_model.", place): dims for name, dims in ours.items()}
