@@ -17,7 +17,12 @@ SHAPES = ROOT / "src" / "brim" / "shapes"
 # never a shape: what the file itself must say, or what transformers adds on its own
 SKIP = {"architectures", "id2label", "model_type", "num_labels", "quantization_config", "dtype"}
 # older names that a config class takes in __post_init__ only
-OLDER = {"bloom": {"hidden_size": "n_embed"}, "falcon": {"hidden_size": "n_embed"}}
+OLDER = {
+    "bloom": {"hidden_size": "n_embed"},
+    "falcon": {"hidden_size": "n_embed"},
+    # Qwen-7B as first published (configuration_qwen.py of its repository, September 2023)
+    "qwen": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "intermediate_size": "ffn_hidden_size"},
+}
 HEAD = '''"""Defaults that transformers gives to fields which a config.json leaves out, and the other spellings of fields; generated, never edited.
 
 Source: transformers {version}, models/*/configuration_*.py (fields of the config classes that brim reads, `attribute_map`).
@@ -74,11 +79,11 @@ def main() -> None:
     names = words_read()
     tables = {family: of_class(CONFIG_MAPPING[family], names) for family in sorted({*FAMILIES, *TOWERS, *EARS}) if family in CONFIG_MAPPING}
     for family, names_of in OLDER.items():
-        tables[family][1].update(names_of)
+        tables.setdefault(family, ({}, {}))[1].update(names_of)
     lines = []
     for title, place in (('DEFAULTS: "dict[str, dict[str, object]]" = {', 0), ('SPELLINGS: "dict[str, dict[str, str]]" = {', 1)):
         lines.append(title)
-        for family, row in tables.items():
+        for family, row in sorted(tables.items()):
             if row[place]:
                 text = f"{family!r}: {row[place]!r},".replace("'", '"')
                 lines += textwrap.wrap(text, 158, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

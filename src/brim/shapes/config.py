@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from brim.facts.model import Weight
 
+_TOWERS = frozenset(("vision_config", "visual", "vision", "mm_vision_tower", "audio_config", "speech_config"))  # where a config describes what sees or hears
 _USUAL = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
 
@@ -50,11 +51,19 @@ def read(config: "Mapping[str, Any]", source: str = "config.json") -> "tuple[Sha
         name = _by_architecture(config)  # a model_type of the maker's own, written by a class that is known
     if name not in FAMILIES:
         return not_told(name or "(none given)", [key for key in _USUAL if key not in config]), ()
+    if FAMILIES[name][0] == "wrappers":
+        from brim.shapes.families.wrappers import text_alone
+
+        name = text_alone(config, name) or name
     b = Blueprint(source)
     f = fields_of(config, source, name)
     if own:
         f.defaults = {}  # what the maker's own config class fills in is not known: every field must stand in the file
     draw(name, f, b)
+    if FAMILIES[name][0] != "wrappers" and not _TOWERS.isdisjoint(config):
+        from brim.shapes.families.wrappers import towers_beside
+
+        towers_beside(config, f, b)
     if f.wanting:
         return Missing(reason="not_supported", detail=f"{name}: the config lacks {', '.join(sorted(set(f.wanting)))}"), ()
     top = architecture_of(config)

@@ -50,6 +50,8 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "cohere2_vision": {"alignment_intermediate_size": 36864, "downsample_factor": 2, "tie_word_embeddings": True},
   "cwm": {"head_dim": 128, "hidden_size": 6144, "intermediate_size": 21504, "max_position_embeddings": 131072, "num_attention_heads": 48, "num_hidden_layers":
     64, "num_key_value_heads": 8, "sliding_window": 8192, "vocab_size": 128256},
+  "dbrx": {"d_model": 2048, "hidden_size": 2048, "max_position_embeddings": 2048, "n_heads": 16, "num_attention_heads": 16, "num_hidden_layers": 24,
+    "vocab_size": 32000},
   "deberta-v2": {"hidden_size": 1536, "intermediate_size": 6144, "legacy": True, "max_position_embeddings": 512, "max_relative_positions": -1,
     "num_attention_heads": 24, "num_hidden_layers": 24, "position_biased_input": True, "tie_word_embeddings": True, "type_vocab_size": 0, "vocab_size":
     128100},
@@ -65,7 +67,7 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128, "num_local_experts": 256, "q_lora_rank": 1536,
     "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280},
   "deepseek_vl": {"tie_word_embeddings": True},
-  "distilbert": {"hidden_dim": 3072, "hidden_size": 768, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 6,
+  "distilbert": {"hidden_dim": 3072, "hidden_size": 768, "max_position_embeddings": 512, "n_heads": 12, "num_attention_heads": 12, "num_hidden_layers": 6,
     "tie_word_embeddings": True, "vocab_size": 30522},
   "dots1": {"first_k_dense_replace": 0, "hidden_size": 4608, "intermediate_size": 10944, "max_position_embeddings": 2048, "max_window_layers": 62,
     "moe_intermediate_size": 1408, "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads": 32, "sliding_window": 4096, "vocab_size":
@@ -233,6 +235,9 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
   "mellum": {"head_dim": 128, "hidden_size": 2304, "intermediate_size": 7168, "max_position_embeddings": 131072, "moe_intermediate_size": 896,
     "num_attention_heads": 32, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28, "num_key_value_heads": 4, "sliding_window": 1024,
     "vocab_size": 98304},
+  "mimo_v2_flash": {"head_dim": 192, "hidden_size": 4096, "intermediate_size": 16384, "max_position_embeddings": 131072, "moe_intermediate_size": 2048,
+    "n_routed_experts": 256, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "num_local_experts": 256,
+    "sliding_window": 129, "v_head_dim": 128, "vocab_size": 152576},
   "minicpm3": {"hidden_size": 2560, "intermediate_size": 6400, "kv_lora_rank": 256, "max_position_embeddings": 32768, "num_attention_heads": 40,
     "num_hidden_layers": 62, "num_key_value_heads": 40, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "tie_word_embeddings": True,
     "vocab_size": 73448},
@@ -262,8 +267,8 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "num_attention_heads": 12, "num_hidden_layers": 22, "tie_word_embeddings": True, "vocab_size": 50368},
   "mpnet": {"hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12,
     "relative_attention_num_buckets": 32, "tie_word_embeddings": True, "vocab_size": 30527},
-  "mpt": {"d_model": 2048, "expansion_ratio": 4, "hidden_size": 2048, "no_bias": True, "norm_type": "low_precision_layernorm", "num_attention_heads": 16,
-    "num_hidden_layers": 24, "tie_word_embeddings": True, "vocab_size": 50368},
+  "mpt": {"d_model": 2048, "expansion_ratio": 4, "hidden_size": 2048, "n_heads": 16, "no_bias": True, "norm_type": "low_precision_layernorm",
+    "num_attention_heads": 16, "num_hidden_layers": 24, "tie_word_embeddings": True, "vocab_size": 50368},
   "mt5": {"d_ff": 1024, "d_kv": 64, "d_model": 512, "feed_forward_proj": "gated-gelu", "head_dim": 64, "hidden_size": 512, "num_attention_heads": 6,
     "num_heads": 6, "num_hidden_layers": 8, "num_layers": 8, "relative_attention_num_buckets": 32, "tie_word_embeddings": True, "vocab_size": 250112},
   "nanochat": {"hidden_size": 768, "intermediate_size": 8192, "max_position_embeddings": 2048, "num_attention_heads": 6, "num_hidden_layers": 12,
@@ -410,10 +415,12 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
     "n_embed"},
   "codegen": {"max_position_embeddings": "n_positions", "n_positions": "max_position_embeddings", "hidden_size": "n_embd", "n_embd": "hidden_size",
     "num_attention_heads": "n_head", "n_head": "num_attention_heads", "num_hidden_layers": "n_layer", "n_layer": "num_hidden_layers"},
+  "dbrx": {"num_attention_heads": "n_heads", "n_heads": "num_attention_heads", "hidden_size": "d_model", "d_model": "hidden_size", "num_hidden_layers":
+    "n_layers", "max_position_embeddings": "max_seq_len"},
   "deepseek_v2": {"num_experts": "n_routed_experts", "n_routed_experts": "num_experts"},
   "deepseek_v3": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts", "num_nextn_predict_layers": "num_mtp_layers"},
   "deepseek_v32": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
-  "distilbert": {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
+  "distilbert": {"hidden_size": "dim", "num_attention_heads": "n_heads", "n_heads": "num_attention_heads", "num_hidden_layers": "n_layers"},
   "dots1": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "ernie4_5_moe": {"num_experts": "moe_num_experts", "moe_num_experts": "num_experts", "num_experts_per_tok": "moe_k", "moe_k": "num_experts_per_tok"},
   "exaone": {"num_layers": "num_hidden_layers", "num_hidden_layers": "num_layers"},
@@ -454,12 +461,14 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "mbart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
   "mellum": {"num_experts": "num_local_experts", "num_local_experts": "num_experts", "num_nextn_predict_layers": "num_mtp_layers"},
+  "mimo_v2_flash": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "minimax": {"num_experts": "num_local_experts", "num_local_experts": "num_experts"},
   "minimax_m2": {"num_experts": "num_local_experts", "num_local_experts": "num_experts"},
   "mistral4": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "mixtral": {"num_experts": "num_local_experts", "num_local_experts": "num_experts"},
   "mllama_vision_model": {"num_attention_heads": "attention_heads"},
-  "mpt": {"num_attention_heads": "n_heads", "hidden_size": "d_model", "d_model": "hidden_size", "num_hidden_layers": "n_layers"},
+  "mpt": {"num_attention_heads": "n_heads", "n_heads": "num_attention_heads", "hidden_size": "d_model", "d_model": "hidden_size", "num_hidden_layers":
+    "n_layers"},
   "mt5": {"hidden_size": "d_model", "d_model": "hidden_size", "num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers":
     "num_layers", "num_layers": "num_hidden_layers", "head_dim": "d_kv", "d_kv": "head_dim"},
   "nemotron_h": {"layer_types": "layers_block_type", "layers_block_type": "layer_types", "num_local_experts": "n_routed_experts", "n_routed_experts":
@@ -467,6 +476,7 @@ SPELLINGS: "dict[str, dict[str, str]]" = {
   "olmoe": {"num_local_experts": "num_experts", "num_experts": "num_local_experts"},
   "pegasus": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":
     "hidden_size", "num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers"},
+  "qwen": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "intermediate_size": "ffn_hidden_size"},
   "qwen2_5_vl_vision": {"num_attention_heads": "num_heads", "num_heads": "num_attention_heads", "num_hidden_layers": "depth", "depth": "num_hidden_layers"},
   "qwen2_audio_encoder": {"num_hidden_layers": "encoder_layers", "encoder_layers": "num_hidden_layers", "hidden_size": "d_model", "d_model": "hidden_size",
     "num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "intermediate_size": "encoder_ffn_dim",

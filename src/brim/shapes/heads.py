@@ -63,6 +63,8 @@ def apply_head(b: "Blueprint", config: "Mapping[str, Any]", f: "Fields", family:
     name = architecture_of(config)
     if b.encoder_layers or (not any(row.role == "lm_head" for row in b.weights) and not b.tied):
         return
+    roots = {row.name.split(".")[0] for row in b.weights if row.role != "lm_head"}
+    inside = len(roots) == 1 and any(row.role == "lm_head" and row.name.split(".")[0] in roots for row in b.weights)
     if name.endswith((*_CLASSIFIERS, "ForQuestionAnswering")):
         b.weights = [row for row in b.weights if row.role != "lm_head"]
         b.layer, token = None, name.endswith("ForTokenClassification")
@@ -74,8 +76,9 @@ def apply_head(b: "Blueprint", config: "Mapping[str, Any]", f: "Fields", family:
         else:
             b.linear("classifier" if token and family in _CLASSIFIER else "score", "classifier", wide, labels_of(f), bias=token)
         b.unusual.append(f"a classifier ({name}) stands where the language-model head would")
-    elif name.endswith("Model") and not name.endswith("LMHeadModel"):
-        roots = {row.name.split(".")[0] for row in b.weights if row.role != "lm_head"}
+    elif (
+        name.endswith("Model") and not name.endswith("LMHeadModel") and not inside
+    ):  # ChatGLM's bare model holds its head itself (modeling_chatglm.py, ChatGLMModel)
         root = roots.pop() + "." if len(roots) == 1 else ""
         b.weights = [row.replace(name=row.name.removeprefix(root)) for row in b.weights if row.role != "lm_head"]
         b.unusual.append(f"no language-model head ({name})")

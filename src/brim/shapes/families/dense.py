@@ -32,6 +32,22 @@ def qwen2(f: "Fields", b: "Blueprint") -> None:
     decoder.simple(f, b, rule=kinds.tail_sliding, bias=True)
 
 
+def mimo(f: "Fields", b: "Blueprint") -> None:
+    """MiMo 7B: Qwen2, and layers for prediction that read the last state and the next token side by side (modeling_mimo.py of its repository, `MiMoMTPLayers`)."""
+    bias = f.flag("attention_bias", default=True)
+    decoder.simple(f, b, rule=kinds.tail_sliding, bias=bias)
+    count, inner = f.maybe("num_nextn_predict_layers", 0, 64) or 0, f.whole("intermediate_size")
+    b.draft_layers, b.tower = count, "draft"
+    for index in range(count):
+        p = f"model.mtp_layers.{index}."
+        for name in (*decoder.NORMS, "token_layernorm", "hidden_layernorm", "final_layernorm"):
+            b.norm(p + name, b.width)
+        b.linear(p + "input_proj", "other", 2 * b.width, b.width)
+        blocks.gqa(b, p + "self_attn.", b.width, blocks.attention(f, b.width), bias=bias)
+        blocks.gated_mlp(b, p + "mlp.", b.width, inner)
+    b.tower = "text"
+
+
 def qwen3(f: "Fields", b: "Blueprint") -> None:
     """Qwen3: norms of one head's width on query and key."""
     bias = f.flag("attention_bias")

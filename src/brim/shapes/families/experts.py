@@ -6,6 +6,7 @@ Rules: transformers 5.24, models/<family>/configuration_<family>.py and modeling
 from brim.facts.model import Attention, FeedForward
 from brim.shapes import blocks, kinds
 from brim.shapes.families import decoder
+from brim.shapes.fields import MAX_HEADS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,6 +168,75 @@ def gpt_oss(f: "Fields", b: "Blueprint") -> None:
             blocks.stacked(b, f"{p}mlp.experts.{name}_proj", role, (outputs, inputs), count, used)
             blocks.stacked(b, f"{p}mlp.experts.{name}_proj_bias", role, (outputs,), count, used)
         return FeedForward(kind="experts", width=inner, experts=count, experts_used=used)
+
+    decoder.stack(b, layers, attend, feed)
+    decoder.end(b)
+
+
+def dbrx(f: "Fields", b: "Blueprint") -> None:
+    """DBRX: `attn_config` and `ffn_config` hold what its layers need; all experts of a layer in three tensors (modeling_dbrx.py, `DbrxExpertGLU`)."""
+    width, layers = decoder.begin(f, b, "transformer.wte")
+    heads = f.whole("num_attention_heads", 1, MAX_HEADS)
+    f.divides("n_heads", "d_model", heads, width)
+    own, inside = f.section("attn_config", {"kv_n_heads": 1}), f.section("ffn_config", {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})
+    if own is None or inside is None:
+        f.wanting += ["attn_config"] * (own is None) + ["ffn_config"] * (inside is None)
+        return
+    kv_heads, each = own.whole("kv_n_heads", 1, MAX_HEADS), width // heads if heads else 0
+    f.divides("attn_config.kv_n_heads", "n_heads", kv_heads, heads)
+    a = Attention(kind="full", heads=heads, kv_heads=kv_heads, key_dim=each, value_dim=each)
+    inner, (count, used) = inside.whole("ffn_hidden_size"), blocks.experts_of(inside, "moe_num_experts", "moe_top_k")
+
+    def attend(p: str, _index: int) -> Attention:
+        return blocks.fused_qkv(b, p + "norm_attn_norm.attn.", width, a, qkv="Wqkv", o="out_proj")
+
+    def feed(p: str, _index: int) -> FeedForward:
+        b.linear(p + "ffn.router.layer", "router", width, count)
+        for name, role in (("w1", "expert_gate"), ("v1", "expert_up"), ("w2", "expert_down")):
+            b.add(f"{p}ffn.experts.mlp.{name}", (width, inner * count), role, "experts")
+            b.weights[-1] = b.weights[-1].replace(active=width * inner * used)
+        return FeedForward(kind="experts", width=inner, experts=count, experts_used=used)
+
+    norms = ("norm_attn_norm.norm_1", "norm_attn_norm.norm_2")
+    decoder.stack(b, layers, attend, feed, at="transformer.blocks.{}.", norms=norms, norm="bare")
+    decoder.end(b, final="transformer.norm_f", norm="bare")
+
+
+def mimo_v2_flash(f: "Fields", b: "Blueprint") -> None:
+    """MiMo V2 Flash: five sliding layers with twice the key/value heads and a sink for every full one; values narrower than keys.
+
+    transformers 5.24 (modeling_mimo_v2_flash.py, `MiMoV2FlashAttention`) doubles the heads; a file that says `swa_num_key_value_heads` is taken at its word,
+    as is `hybrid_layer_pattern` (1: sliding) and `moe_layer_freq` (0: dense) where there is no `layer_types` or `mlp_layer_types`.
+    """
+    width, layers = decoder.begin(f, b)
+    heads, key_heads = f.whole("num_attention_heads", 1, MAX_HEADS), f.whole("num_key_value_heads", 1, MAX_HEADS)
+    key, value, bias = f.whole("head_dim"), f.whole("v_head_dim"), f.flag("attention_bias")
+    wide = f.maybe("swa_num_key_value_heads", 1, MAX_HEADS) or 2 * key_heads
+    pattern, sparse = f.wholes("hybrid_layer_pattern", layers, 0, 1), f.wholes("moe_layer_freq", layers, 0, 1)
+    types = kinds.given(f, layers, decoder.ATTENTION_ONLY)
+    if types is None:
+        slides = pattern or tuple(int(index > 0 and (index + 1) % 6 != 0) for index in range(layers))
+        types = tuple(kinds.SLIDING if one else kinds.FULL for one in slides)
+    feeds = f.words("mlp_layer_types", layers)
+    alone = tuple(kind == "dense" for kind in feeds) if feeds else tuple(not one for one in sparse) if sparse else (True, *(False,) * (layers - 1))
+    count, used = blocks.experts_of(f, "n_routed_experts", "num_experts_per_tok")
+    plain, inner, before = f.whole("intermediate_size"), f.whole("moe_intermediate_size"), f.maybe("sliding_window_size", 1, 1 << 30)
+    window = kinds.window_of(f) if before is None else before + 1
+
+    def attend(p: str, index: int) -> Attention:
+        word, span = kinds.attention_kind(types[index], window)
+        many = wide if types[index] == kinds.SLIDING else key_heads
+        f.divides("num_key_value_heads", "num_attention_heads", many, heads)
+        a = Attention(kind=word, heads=heads, kv_heads=many, key_dim=key, value_dim=value, window=span)
+        blocks.gqa(b, p + "self_attn.", width, a, bias=bias)
+        if types[index] == kinds.SLIDING:
+            b.vector(p + "self_attn.attention_sink_bias", "other", heads)
+        return a
+
+    def feed(p: str, index: int) -> FeedForward:
+        if alone[index]:
+            return blocks.gated_mlp(b, p + "mlp.", width, plain)
+        return blocks.experts(b, p + "mlp.", width, inner, count, used, router_bias="gate.e_score_correction_bias")
 
     decoder.stack(b, layers, attend, feed)
     decoder.end(b)

@@ -111,6 +111,9 @@ def wrapper(f: "Fields", b: "Blueprint") -> None:
     """Text first, then the tower and its projector."""
     name = str(f.values.get("model_type"))
     family, (body, head), tower, place, project = WRAPPERS.get(name, ("", _UNDER, "", "", None))
+    if f.has("mm_vision_tower"):
+        _apart(f, b)
+        return
     _text(f, b, family, body, head)
     v = f.section("vision_config")
     if v is None and f.raw("vision_config") is None and (not tower or tower in OPTIONAL):
@@ -122,12 +125,63 @@ def wrapper(f: "Fields", b: "Blueprint") -> None:
         b.vision = _unknown("vision", kind)
         b.unusual.append(f"the vision tower ({kind or 'unnamed'}) is not known to brim and not counted")
     else:
+        place = place.removesuffix("vision_model.") if room is vision.pixtral else place  # this class has no level of its own (PixtralVisionModel)
         room(_with_defaults(f, v, kind if kind in TOWERS else tower), b, place)
         if project is not None and b.vision is not None:
             project(f, b, b.vision.width, b.width)
             b.vision = b.vision.replace(parameters=b.elements("vision"))
     b.tower = "text"
     audio(f, b)
+
+
+def text_alone(config: "Mapping[str, Any]", name: str) -> str:
+    """The text family where a file of the wrapper's model_type was written by the text half's own class and holds nothing else (`Gemma3ForCausalLM`), else ''."""
+    names, (family, place, *_rest) = config.get("architectures"), WRAPPERS[name]
+    written = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+    halves = any(
+        isinstance(config.get(key), dict) for key in ("text_config", "llm_config", "language_config", "thinker_config", "vision_config", "audio_config")
+    )
+    return family if place is not _FLAT and not halves and written.lower() == name.replace("_", "") + "forcausallm" else ""
+
+
+def _apart(f: "Fields", b: "Blueprint") -> None:
+    """LLaVA's own first layout (its llava/model, `LlavaLlamaForCausalLM`): the text model's fields and names, and a tower that `mm_vision_tower` names.
+
+    The tower lies in a checkpoint of its own or in this one, which the config does not say: it is not counted.
+    """
+    names = f.raw("architectures")
+    word = names[0].split("For")[0].lower() if isinstance(names, list) and names and isinstance(names[0], str) else ""
+    family = {"llavallama": "llama", "llavamistral": "mistral", "llavaqwen": "qwen2", "llavamixtral": "mixtral"}.get(word)
+    if family is None:
+        f.wanting.append("text_config")
+        return
+    _text(f, b, family, *_FLAT)
+    stranger(f, b, "vision", str(f.raw("mm_vision_tower"))[:80])
+
+
+def stranger(f: "Fields", b: "Blueprint", kind: str, name: str) -> None:
+    """A tower that no room draws: told, and the count is `Missing`."""
+    b.vision = _unknown(kind, name)
+    b.unusual.append(f"the {kind} tower ({name}) is not known to brim and not counted")
+
+
+# Sections that describe a tower; a text family that is no wrapper draws none of them (Qwen-VL's `visual`, GLM-4V-9B's `vision_config`).
+_TOWER_SECTIONS = {
+    "vision_config": "vision",
+    "visual": "vision",
+    "vision": "vision",
+    "mm_vision_tower": "vision",
+    "audio_config": "audio",
+    "speech_config": "audio",
+}
+
+
+def towers_beside(config: "Mapping[str, Any]", f: "Fields", b: "Blueprint") -> None:
+    """A tower in the config of a family that draws text alone makes the count `Missing`, never smaller than it is."""
+    for key, kind in _TOWER_SECTIONS.items():
+        value = config.get(key)
+        if value and isinstance(value, (dict, str)) and b.vision is None:
+            stranger(f, b, kind, key)
 
 
 def _unknown(kind: str, name: str) -> Tower:
@@ -163,12 +217,14 @@ def _tied(f: "Fields", values: "Mapping[str, Any]", kind: str, *, own: bool) -> 
     """Whether head and embedding are one. transformers 4 asked the text config, version 5 asks the wrapper's; each leaves out what is its default.
 
     A file without a version: what it says wins, the wrapper's word first. Llama 4 holds a whole causal model of its own, which asks the text config always.
+    A default gives way to what either config says: the text classes' own defaults changed between the versions (Qwen3-VL-MoE: false in 4.57, true in 5.24).
     """
     from brim.shapes.defaults import DEFAULTS
 
     version = f.word("transformers_version")
     text = bool(values.get("tie_word_embeddings", DEFAULTS.get(kind, {}).get("tie_word_embeddings", False)))
-    if own and (version.startswith("4.") or str(f.values.get("model_type")) in NESTED):
+    nested = str(f.values.get("model_type")) in NESTED
+    if own and (nested or (version.startswith("4.") and ("tie_word_embeddings" in values or not f.has("tie_word_embeddings")))):
         return text
     if version or f.has("tie_word_embeddings") or "tie_word_embeddings" not in values:
         return f.flag("tie_word_embeddings")
