@@ -40,7 +40,7 @@ evidence-llamacpp: setup ## llama.cpp's own allocations, a real engine on sparse
 	$(BIN)/python -m tests.evidence.llamacpp_logs
 	$(BIN)/python -m tests.evidence.llamacpp_engine 20
 	$(BIN)/python -m tests.evidence.llamacpp_repacked
-	$(BIN)/python -m tests.evidence.llamacpp_asked
+	$(BIN)/python -m tests.evidence.llamacpp_asked 600
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check --quiet .
