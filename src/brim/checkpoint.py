@@ -433,7 +433,7 @@ def _listed(checkpoint: Checkpoint) -> Checkpoint:
             made = quantise(plain, mix, imatrix=imatrix, older=older)
         except (KeyError, ValueError):
             return checkpoint
-        if best is None or (wanted and abs(made.file_bytes - wanted) < abs(best.file_bytes - wanted)):
+        if best is None or (wanted and _off(made.file_bytes, wanted) < _off(best.file_bytes, wanted)):
             best = made
     if best is None:
         return checkpoint
@@ -441,6 +441,11 @@ def _listed(checkpoint: Checkpoint) -> Checkpoint:
     if wanted and wanted != best.file_bytes:
         note += f", its own word is {wanted}"
     return best.replace(file_bytes=wanted or best.file_bytes, caveats=(note,))
+
+
+def _off(size: int, wanted: int) -> int:
+    """How far a size is from the one that is told: to the byte, or else by no less than a file's header, which a told size may hold."""
+    return abs(size - wanted) and max(abs(size - wanted), 1 << 14)
 
 
 def _shape(config: "dict[str, Any]", name: str) -> "Shape | Missing":

@@ -81,9 +81,16 @@ def variants(metadata: "Mapping[str, Any]") -> "list[tuple[Tensor, ...]]":
         kinds.insert(1 if keys.count("embedding_length_per_layer_input", 0) else 0, kinds[0] | _KEYS_ARE_VALUES)  # the small ones have them
     for traits in kinds:
         for tied in (True, False) if "tied" in traits else (False, True):
-            for factors in (False, True) if "rope_freqs" in traits else (False,):
+            for factors in _factors(metadata, arch) if "rope_freqs" in traits else (False,):
                 made.append(tuple(_directory(keys, traits, tied=tied, factors=factors)))
     return [] if keys.wanting else made
+
+
+def _factors(metadata: "Mapping[str, Any]", arch: str) -> tuple[bool, bool]:
+    """Whether rotation factors are stored, the likelier first: Llama 3's scaling leaves no key, but a base of 500000 with a context beyond the 8192 that were trained with it."""
+    base, context = metadata.get(f"{arch}.rope.freq_base"), metadata.get(f"{arch}.context_length")
+    scaled = isinstance(base, (int, float)) and base >= 500000 and isinstance(context, int) and context > 8192
+    return (True, False) if scaled else (False, True)
 
 
 class _Keys:

@@ -78,3 +78,19 @@ def test_gemma4s_directory_is_one_that_the_engine_opens(blocks, width, wide, kv_
     assert len(made) == tensors
     assert sum("attn_v.weight" in tensor.name for tensor in made) == values
     assert variants({**header, "gemma4.expert_count": 128, "gemma4.expert_feed_forward_length": 704}) == []
+
+
+def test_llama_3s_rotation_factors_are_supposed_from_its_two_numbers() -> None:
+    """No key says that a file has rope_freqs; a base of 500000 with a context beyond 8192 is Llama 3.1's scaling (the converter writes the factors then)."""
+    header = {
+        "general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 64, "llama.feed_forward_length": 128, "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2, "llama.vocab_size": 256,
+    }  # fmt: skip
+
+    def first(**told) -> bool:
+        return any(tensor.name == "rope_freqs.weight" for tensor in variants({**header, **{f"llama.{key}": value for key, value in told.items()}})[0])
+
+    assert first(**{"rope.freq_base": 500000.0, "context_length": 131072})
+    assert not first(**{"rope.freq_base": 500000.0, "context_length": 8192})
+    assert not first(**{"rope.freq_base": 10000.0, "context_length": 131072})
+    assert not first()
