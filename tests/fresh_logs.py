@@ -117,5 +117,5 @@ def workload_of(row, cards):
         ctx=run["n_ctx"], slots=run["n_seq_max"] or 1, batch=run["n_batch"], ubatch=run["n_ubatch"], kv_unified=run["kv_unified"], ctk=run["type_k"], ctv=run["type_v"],
         flash_attn={None: None, True: "on", False: "off"}[run["flash_attn"]], swa_full=True if run.get("swa_full") else None, gpu_layers=layers, override_tensors=patterns, tensor_split=shares,
         kv_offload=False if "--no-kv-offload" in notes else None, mmap=run.get("mmap"), embeddings=embedding, pooling=run.get("pooling"), fit=False,
-        spec_types=("draft-mtp",) if run.get("draft") == "mtp" else (),
+        spec_types=("draft-mtp",) if run.get("draft") == "mtp" else (), draft_max=run.get("draft_max"),
     )  # fmt: skip
