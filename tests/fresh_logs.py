@@ -113,9 +113,9 @@ def workload_of(row, cards):
     patterns = ((asked[1], "CPU"),) if asked else ((EXPERTS, "CPU"),) if "experts on CPU" in notes else ()
     embedding = run.get("embedding")
     return LlamaWorkload(
-        program=run.get("program") or "llama-cli",
+        program=run.get("program") or ("ollama" if row["engine"] == "ollama" else "llama-cli"),
         ctx=run["n_ctx"], slots=run["n_seq_max"] or 1, batch=run["n_batch"], ubatch=run["n_ubatch"], kv_unified=run["kv_unified"], ctk=run["type_k"], ctv=run["type_v"],
         flash_attn={None: None, True: "on", False: "off"}[run["flash_attn"]], swa_full=True if run.get("swa_full") else None, gpu_layers=layers, override_tensors=patterns, tensor_split=shares,
         kv_offload=False if "--no-kv-offload" in notes else None, mmap=run.get("mmap"), embeddings=embedding, pooling=run.get("pooling"), fit=False,
-        spec_types=("draft-mtp",) if run.get("draft") == "mtp" else (), draft_max=run.get("draft_max"),
+        spec_types=("draft-mtp",) if run.get("draft") == "mtp" else (), draft_max=run.get("draft_max"), rollback_rows=run.get("draft_max"), load_mtp=True if run.get("draft_max") else None,
     )  # fmt: skip

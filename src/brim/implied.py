@@ -54,6 +54,8 @@ _TRAITS: dict[str, frozenset[str]] = {
     "phi2": frozenset(("classic", "bias", "bare_ffn_norm", "output_bias")),
     "falcon": frozenset(("fused", "ungated", "norm_bias", "bare_ffn_norm")),
     "lfm2": frozenset(("head_norms", "short_conv", "tied")),
+    "afmoe": frozenset(("head_norms", "post_norms", "gated", "sigmoid_bias")),
+    "llama4": frozenset(("rope_freqs",)),
 }
 _APART = frozenset(("fused_ffn",))
 _KEYS_ARE_VALUES = frozenset(("keys_are_values",))  # Gemma 4's larger models: full-attention layers have no value matrix
@@ -110,7 +112,9 @@ class _Keys:
         self.key = self.count("attention.key_length", natural)
         self.value = self.count("attention.value_length", natural)
         self.expert_width = self.feed_forward if arch == "minimax-m2" else self.count("expert_feed_forward_length", self.feed_forward)
-        self.shared_width = self.count("expert_shared_feed_forward_length", self.count("expert_shared_count", 0) * self.expert_width)
+        shared = self.count("expert_shared_count", 1 if arch == "llama4" else 0)
+        self.shared_width = self.count("expert_shared_feed_forward_length", shared * self.expert_width)
+        self.step = self.count("interleave_moe_layer_step", 1)  # llama4: every how many blocks have experts
         self.dense = self.count("leading_dense_block_count", 0)
 
     def count(self, key: str, default: int | None = None, most: int = MAX_WIDTH) -> int:
@@ -171,8 +175,14 @@ def _directory(k: _Keys, traits: frozenset[str], *, tied: bool, factors: bool) -
             rows.append(("per_layer_proj_norm.weight", (each,)))
     if factors:
         rows.append(("rope_freqs.weight", (k.count("rope.dimension_count", k.key) // 2,)))
+    ahead = k.layers - k.count("nextn_predict_layers", 0) if "delta" in traits else k.layers
     for layer in range(k.layers):
         block = _encoder(k) if "encoder" in traits else [*_mixer(k, traits, layer), *_feed_forward(k, traits, layer)]
+        if layer >= ahead:
+            block += [
+                ("nextn.eh_proj.weight", (2 * k.width, k.width)),
+                *((f"nextn.{name}.weight", (k.width,)) for name in ("enorm", "hnorm", "shared_head_norm")),
+            ]
         rows += [(f"blk.{layer}.{name}", dims) for name, dims in block]
     tensors, offset = [], 0
     for name, dims in rows:
@@ -266,6 +276,8 @@ def _attention(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[str,
         each = k.count("embedding_length_per_layer_input", 0)
         if each:
             rows += [("inp_gate.weight", (k.width, each)), ("proj.weight", (each, k.width)), ("post_norm.weight", (k.width,))]
+    if "gated" in traits:
+        rows.append(("attn_gate.weight", (k.width, query)))
     if "sub_norms" in traits:
         rows.append(("attn_sub_norm.weight", (k.width,)))
     if "wide_norms" in traits:
@@ -284,7 +296,7 @@ def _feed_forward(k: _Keys, traits: frozenset[str], layer: int) -> "list[tuple[s
     rows: list[tuple[str, tuple[int, ...]]] = [] if bare else [("ffn_norm.weight", (k.width,))]
     if traits & _NORM_BIASES and not bare:
         rows.append(("ffn_norm.bias", (k.width,)))
-    if not k.experts or layer < k.dense:
+    if not k.experts or layer < k.dense or (k.arch == "llama4" and (not k.step or (layer + 1) % k.step)):
         wide = k.at("feed_forward_length", layer)
         if not wide:
             return []

@@ -39,6 +39,13 @@ EXPLAINED = {
     ("smollm2-135m-2gpu-8k-4seq", "compute", "CUDA1"): "a pipeline's log after loading says what is allocated; priced is what the engine's own fit counts, its span holds both",
     ("gemma-7b-vulkan-ngl0-4k", "compute", "Vulkan0"): "a Mac with Accelerate, whose BLAS backend takes the large products; not modelled",
     ("gemma-7b-vulkan-ngl0-4k", "compute", "host"): "a Mac with Accelerate, whose BLAS backend takes the large products; not modelled",
+    **{
+        (f"llama4-scout-vulkan-2gpu-ngl11-nkvo-{size}", "compute", device): "a BLAS backend takes the output matrix (its own 404.62 MiB are logged as CPU); not modelled"
+        for size in ("256k", "64k") for device in ("Vulkan0", "host")
+    },
+    ("mistral7b-python-4rocm-4k", "compute", "host"): "before b2413 the inputs had a buffer of their own (16.02 MiB here), which is counted in this one",
+    ("orca-mini-3b-ollama-rocm-2k", "compute", "host"): "before b2413 the inputs had a buffer of their own (11.27 MiB here), which is counted in this one",
+    ("qwen15-05b-cann-4k", "model", "CANN0"): "CANN cannot multiply by q6_K, so that the output matrix stays on the host; which types that backend takes is not modelled",
 }  # fmt: skip
 
 
@@ -66,7 +73,17 @@ def _seen(row, part, device, name):
     return sum(given[one] for one in names) if names else None
 
 
+_COMPARED = {}
+
+
 def compared(row):
+    """What `_compared` says, asked once a row."""
+    if row["id"] not in _COMPARED:
+        _COMPARED[row["id"]] = _compared(row)
+    return _COMPARED[row["id"]]
+
+
+def _compared(row):
     """[(part, device as logged, priced MiB, low, high, logged MiB, why it cannot be told)] of a row; priced is None where it cannot be told."""
     cards, builds = cards_of(row), builds_of(row)
     checkpoint = opened(row)
@@ -176,7 +193,11 @@ def main():
         "One was brim's: with a pipeline over cards, inputs that no node reads were kept four times.", "", "## Second round after mending", "", *_scores(of(2)), "",
         f"## Third round, first score: an untouched holdout of {counts[3]} logs more ({json.loads(FIRST[3].read_text())['date']})", "",
         "Gathered by someone else after both rounds before it had been mended, none of them in any set before; the rows were committed before any was priced.", "",
-        *_scores(firsts[3]), "", "## Third round after mending", "", *_scores(of(3)), "",
+        *_scores(firsts[3]), "",
+        "Of its misses three were the rows' own (a split, a model's size taken for the next larger one, a draft's cache and buffer counted with the target's). Brim's: Metal took no work of the host before b6440 and takes products alone since; "
+        "Ollama's own runner kept hidden rows beside the logits; three rules of early 2024 (no pipeline, no work of the host on cards, output rows for the whole batch); backends whose choice of operations nobody read (CANN) had the span of those that were; "
+        "the header of a file with next-token blocks did not imply their projection; two more families (afmoe, llama4) are priced from a header alone.",
+        "", "## Third round after mending", "", *_scores(of(3)), "",
         "## Part by part", "", "| Log | Build | Part | Device | Logged MiB | First | Now | |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     before = {(row["id"], *found[:2]): found for pairs in firsts.values() for row, found in pairs}

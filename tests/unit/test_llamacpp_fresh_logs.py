@@ -4,10 +4,13 @@ from collections import Counter
 
 import pytest
 
+from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp.context import ASKED_ROWS, HOST_WORK, METAL_OFFLOAD, OLLAMA_SERVES, PIPELINES
 from brim.engines.llama_cpp.quantisation import fused, quantise, tensor_types
+from brim.facts.device import DeviceSpec
 from brim.implied import variants
 from tests.evidence.llamacpp_fresh_logs import EXPLAINED, compared
-from tests.fresh_logs import opened, rows
+from tests.fresh_logs import opened, rows, workload_of
 from tests.logs import is_fork
 
 KEPT = ("kv", "kv_swa", "recurrent", "output")
@@ -48,6 +51,62 @@ def test_the_older_quantiser_had_rules_of_its_own_for_fused_values() -> None:
     newer = {kind for name, kind in tensor_types(made, "Q5_K_M").items() if "attn_qkv.weight" in name}
     assert (older, newer) == ({"Q6_K"}, {"Q5_K", "Q6_K"})
     assert quantise(made, "Q5_K_M", older=True).file_bytes > quantise(made, "Q5_K_M").file_bytes
+
+
+def _sized(name: str, part: str, build: int, *backends: str, **asked: object) -> "dict[str, tuple[int, int, int]]":
+    """Device → (low, likely, high) of one part of a row's model on other cards and builds."""
+    row = next(row for row in rows() if row["id"] == name)
+    cards = tuple(DeviceSpec(id=f"{backend}:{index}", backend=backend, total_bytes=256 << 30, free_bytes=256 << 30) for index, backend in enumerate(backends))
+    plan = price(opened(row), workload_of(row, []).replace(tensor_split=(), **asked), cards, version=build)
+    return {one.device: (one.bytes.low, one.bytes.likely, one.bytes.high) for one in plan.parts if one.name == part}
+
+
+@pytest.mark.parametrize(
+    ("backend", "build", "stays"),
+    [
+        ("metal", METAL_OFFLOAD - 1, True),
+        ("metal", METAL_OFFLOAD, False),
+        ("cuda", METAL_OFFLOAD - 1, False),
+        ("cuda", HOST_WORK - 1, True),
+        ("cuda", HOST_WORK, False),
+    ],
+)
+def test_where_a_card_takes_no_work_of_the_host_its_layers_attend_there(backend, build, stays) -> None:
+    """ggml-metal.m `offload_op` was false to b6165, and takes products since; CUDA's came with PR 6083."""
+    scores = 4 * 32 * 128000 * 512  # 32 heads of F32 over all cells
+    assert (_sized("granite-code-8b-ollama-metal-ngl20-128k", "compute_buffer", build, backend)["cpu"][1] > scores) is stays
+
+
+def test_ollamas_own_runner_keeps_hidden_rows_beside_the_logits() -> None:
+    """Until it launched llama-server (PR 16031)."""
+    name = "granite-code-8b-ollama-metal-ngl20-128k"
+    own, serves = (_sized(name, "output_buffer", build, "metal")["cpu"][1] for build in (OLLAMA_SERVES - 1, OLLAMA_SERVES))
+    assert (own, serves) == (4 * (49152 + 4096), 4 * 49152)
+
+
+def test_early_builds_keep_output_rows_for_the_whole_batch_and_no_pipeline() -> None:
+    """PR 6122 asks for rows as outputs need them; PR 6017 brought both the buffer and the pipeline over cards."""
+    early, later = (_sized("gritlm-7b-cuda-ngl25-512", "output_buffer", build, "cuda")["cpu"][1] for build in (ASKED_ROWS - 1, ASKED_ROWS))
+    assert early == 4 * 512 * (32000 + 4096) > later
+    plain, copied = (_sized("mistral7b-python-4rocm-4k", "compute_buffer", build, "rocm", "rocm")["cpu"][1] for build in (PIPELINES - 1, PIPELINES))
+    assert plain < copied
+
+
+def test_a_backend_whose_choice_of_operations_was_not_read_has_a_wide_span() -> None:
+    """CANN as logged leaves much of an attention to the host; SYCL's choices are read."""
+    name = "gptoss20b-cann-8dev-cmoe-131k"
+    for backend, wide in (("cann", True), ("sycl", False)):
+        for low, likely, high in _sized(name, "compute_buffer", 6103, backend, backend).values():
+            assert (low <= likely // 4 and high >= 2 * likely) is wide
+
+
+def test_headers_imply_next_token_blocks_and_gated_attention() -> None:
+    """The projection of a next-token block; the gate of an afmoe block; experts in each block of a llama4 that says so."""
+    named = lambda name: {tensor.name: tensor.dims for tensor in opened(next(row for row in rows() if row["id"] == name)).tensors}  # noqa: E731
+    assert named("qwen36-27b-mtp6-rocm-262k")["blk.64.nextn.eh_proj.weight"] == (10240, 5120)
+    assert named("trinity-nano-metal-16k-q8")["blk.55.attn_gate.weight"] == (1024, 1024)
+    scout = named("llama4-scout-vulkan-2gpu-ngl11-nkvo-64k")
+    assert (scout["blk.0.ffn_up_exps.weight"], scout["blk.0.ffn_up_shexp.weight"]) == ((5120, 8192, 16), (5120, 8192))
 
 
 def test_the_set_is_wide() -> None:

@@ -26,6 +26,7 @@ LOGITS_AND_ROWS = (
     6165  # logits and embeddings both have rows in the output buffer (not in b5310); before, one of the two, and neither where embeddings are pooled
 )
 POOLED_BY_SEQUENCE = 6165  # means are taken with a matrix of one row a sequence (not in b5310); before, of one row a token
+METAL_OFFLOAD = 6440  # Metal takes products for the host (pull request 15906, September 2025: ggml-metal.cpp `offload_op`; false in b4435, b5310 and b6165)
 METAL_SORTED = 6500  # Metal sorts its nodes (ggml-metal-common.cpp, September 2025)
 METAL_ROOM = 6800  # Metal's results carry room for what their kernels work with (`get_alloc_size`; not in b6165, in b7217)
 METAL_GROUPS = 10500  # Metal: other nodes stay together (ggml-metal-fusion.cpp; not in llama-cpp-python 0.3.30, in 0.3.36)
@@ -38,6 +39,7 @@ EMBEDDING_INPUT = 7720  # token rows and embedding rows are both built whatever 
 NO_VALUES = 7834  # a latent cache keeps no copy of the values (PR 19067, 24 January 2026)
 ROTATED_CACHE = 8612  # quantised caches are rotated (PR 21038, 1 April 2026)
 PLAIN_WINDOW = (8625, 8645)  # for a day or two a sliding cache was f16 whatever was asked for (PRs 21277 and 21332, 2 and 3 April 2026; the builds are near)
+OLLAMA_SERVES = 9300  # Ollama launches llama-server (ollama PR 16031, 29 May 2026); before, a runner of its own
 F16_MASK = 9415  # with flash attention the mask is made in f16 (PR 23764; not in b9409); before, in f32 with 64 rows at least, and cast on the card
 OUTPUT_CAP = 9464  # `n_outputs_max` caps the logits of llama-server (not in b9453)
 F16_COPY = 9500  # f16 copy of a quantised cache inside the compute buffer (PR 23907, 3 June 2026); the pool held the same bytes before
@@ -64,6 +66,11 @@ MIXED_INPUT = 11401  # the input stage builds token rows, embedding rows and a m
 ROWS_FIRST = (
     11549  # the token rows of all inputs are looked up before anything else of the input stage (`ggml_build_forward_order` in `build_inp_embd`; not in b11434)
 )
+
+# Early builds; the numbers follow from the days of the pull requests
+PIPELINES = 2413  # cards with all layers run as a pipeline (PR 6017, 13 March 2024)
+HOST_WORK = 2455  # cards take operations whose weights are on the host (PR 6083, 18 March 2024)
+ASKED_ROWS = 2530  # the output buffer has a row for each output that is asked for (PR 6122, 26 March 2024); before, for each token of the batch
 
 # Backends whose devices run asynchronously with events, which a pipeline over several of them needs (`ggml_backend_dev_caps`), by the first build known to have both
 EVENTS = {"cuda": 0, "rocm": 0, "hip": 0, "musa": 0, "sycl": 0, "vulkan": 8600, "metal": 8600, "rpc": 11053}
@@ -121,7 +128,7 @@ class Context:
         self.rollback = int(getattr(workload, "rollback_rows", None) or 0) if rolls else 0
         self.load_mtp = bool(getattr(workload, "load_mtp", False))
         self.kv_offload = workload.kv_offload is not False
-        self.op_offload = workload.op_offload is not False
+        self.op_offload = workload.op_offload is not False and version >= HOST_WORK
         self.swa_full = bool(workload.swa_full)
         self.fused_indexer = version >= INDEXER_OP
         self.mtp = self.filled = False

@@ -5,7 +5,7 @@ fattn.cu (`ggml_cuda_get_best_fattn_kernel`), fattn-common.cuh (`ggml_cuda_flash
 """
 
 from brim.engines.llama_cpp import tensor as g
-from brim.engines.llama_cpp.context import F16_COPY, METAL_ROOM
+from brim.engines.llama_cpp.context import F16_COPY, METAL_OFFLOAD, METAL_ROOM
 from brim.engines.llama_cpp.hparams import Wanting
 from brim.engines.llama_cpp.tensor import T, is_contiguous, is_contiguous_rows, nbytes
 from brim.facts.dtypes import GGML_BLOCKS, ggml_row_bytes
@@ -27,7 +27,7 @@ _OTHERS = ("vulkan", "metal", "sycl", "opencl", "rpc", "cann")  # backends of th
 class Card:
     """One CUDA device. `capability` is compute capability × 100; `build` the engine's."""
 
-    __slots__ = ("alignment", "build", "capability", "id", "metal", "offloads", "own")
+    __slots__ = ("_offloads", "alignment", "build", "capability", "id", "metal", "own")
 
     def __init__(self, device: str, capability: int, build: int) -> None:
         self.id = device
@@ -36,7 +36,7 @@ class Card:
         self.own = not device.startswith((*_OTHERS, "cpu"))
         self.metal = device.startswith("metal")
         self.alignment = 32 if device.startswith("cpu") else 128  # a CPU device may stand for a card, as it does in the oracle of --split-mode tensor
-        self.offloads = not device.startswith(("rpc", "opencl"))  # `offload_op`: operations whose weights are on the host may come to the card
+        self._offloads = not device.startswith(("rpc", "opencl"))
 
     def takes(self, t: T) -> bool:
         """`ggml_backend_cuda_device_supports_op`, operands on another card included."""
@@ -48,6 +48,12 @@ class Card:
             return True
         check = _CHECKS.get(t.op)
         return True if check is None else check(self, t)
+
+    def offloads(self, t: T) -> bool:
+        """`offload_op`: whether an operation whose weights are on the host may come to the card. Metal takes products alone, and took none before."""
+        if self.metal:
+            return self.build >= METAL_OFFLOAD and t.op in ("MUL_MAT", "MUL_MAT_ID")
+        return self._offloads
 
     def size(self, t: T) -> int:
         """`get_alloc_size`: the bytes of a result, with its partial row and the f16 copies of a quantised cache."""

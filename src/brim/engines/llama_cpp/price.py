@@ -7,7 +7,7 @@ covered is named in `Plan.missing` or in a caveat, never guessed.
 from brim.engines.base import Part, Plan
 from brim.engines.llama_cpp import caches, constants, graphs, hparams, reserve, weights
 from brim.engines.llama_cpp.caches import Cache, Memory, State
-from brim.engines.llama_cpp.context import LOGITS_AND_ROWS, METAL_GROUPS, METAL_ROOM, Context
+from brim.engines.llama_cpp.context import ASKED_ROWS, LOGITS_AND_ROWS, METAL_GROUPS, METAL_ROOM, OLLAMA_SERVES, PIPELINES, Context
 from brim.engines.llama_cpp.hparams import ENCODED, Hparams, Wanting
 from brim.engines.llama_cpp.reserve import Reserve
 from brim.engines.llama_cpp.weights import HOST, Placement
@@ -32,6 +32,7 @@ _WHOSE = {
     "indexer_state": " of the indexer's keys to be made one and their scores",
 }  # fmt: skip
 _CUDA_LIKE = frozenset(("cuda", "rocm", "hip", "musa"))
+_READ = _CUDA_LIKE | frozenset(("metal", "vulkan", "sycl", "opencl", "rpc", "cpu"))  # of the others (CANN, Hexagon, …) nobody read which operations they take
 
 
 def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int = NEWEST_BUILD) -> Plan:
@@ -263,6 +264,7 @@ def _compute(
     source = f"replay of {_BUILD}'s graph of {reserved.nodes} operations in {reserved.splits} parts, {context.tokens} tokens, with ggml-alloc.c's best fit; "
     source += checked or "this architecture's graph was read from the source and never compared with a run"
     backends = {device.id: device.backend for device in placement.gpus}
+    unread = ", ".join(sorted(set(backends.values()) - _READ))
     parts = []
     for device, likely in reserved.reported.items():
         if not likely:
@@ -279,6 +281,9 @@ def _compute(
         if context.version < READ_FROM:
             low, high = low * 4 // 5, high * 6 // 5
         rule = reserved.peaks[device]
+        if unread:
+            low, high = low // 8, high * 2
+            rule += f"; which operations {unread} takes was not read, and those that it leaves are the host's"
         if grown is not None and grown.allocated[device] > high:
             high = grown.allocated[device]
             rule += f"; reserved for 256 positions, it grows with those in use to {high}"
@@ -301,12 +306,16 @@ def _compute(
 
 def _output(hp: Hparams, context: Context) -> Part:
     rows = context.sequences
+    what = "sequences"
+    if PIPELINES <= context.version < ASKED_ROWS:
+        rows, what = context.batch, "tokens of the batch"
     size = 4 * hp.vocabulary * rows
-    rule = f"4 B × {hp.vocabulary} tokens × {rows} sequences"
-    both = context.version >= LOGITS_AND_ROWS or hp.arch in ENCODED
+    rule = f"4 B × {hp.vocabulary} tokens × {rows} {what}"
+    both = not ASKED_ROWS <= context.version < LOGITS_AND_ROWS or hp.arch in ENCODED
     if context.embeddings and not both:
         size, rule = 0, "0: no logits beside embeddings"
-    if context.embeddings and (both or context.pooling == "none"):
+    runner = context.program == "ollama" and context.version < OLLAMA_SERVES and hp.causal  # its own patch of output_reserve keeps logits and hidden rows
+    if runner or (context.embeddings and (both or context.pooling == "none")):
         width = _width_out(hp)
         size += 4 * width * rows
         rule += f" + 4 B × {width} × {rows}"

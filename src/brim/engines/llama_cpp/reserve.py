@@ -8,7 +8,7 @@ from brim.engines.llama_cpp import caches, graphs
 from brim.engines.llama_cpp.allocator import Label
 from brim.engines.llama_cpp.blocks import Builder
 from brim.engines.llama_cpp.caches import Memory
-from brim.engines.llama_cpp.context import DRY_LOAD, EVENTS, INDEXER_OP, Context
+from brim.engines.llama_cpp.context import DRY_LOAD, EVENTS, INDEXER_OP, PIPELINES, Context
 from brim.engines.llama_cpp.cuda import Card, flash_kernel
 from brim.engines.llama_cpp.hparams import LONE, Hparams, Wanting
 from brim.engines.llama_cpp.program import Event, Program, learn
@@ -89,7 +89,7 @@ def reserve(hp: Hparams, context: Context, memory: Memory, placement: Placement,
     made = Reserve()
     many = len(placement.gpus) > 1
     made.pipeline = many and placement.full and context.kv_offload and not placement.overridden and placement.split == "layer"
-    made.pipeline = made.pipeline and all(context.version >= EVENTS.get(device.backend, 1 << 30) for device in placement.gpus)
+    made.pipeline = made.pipeline and context.version >= PIPELINES and all(context.version >= EVENTS.get(device.backend, 1 << 30) for device in placement.gpus)
     layers = tuple(range(hp.depth)) if whole or many else walk(hp, placement)
     made.layers = len(layers)
     scheduler, b, sizes, splits = _lay_out(hp, context, memory, placement, pins=True, pipeline=made.pipeline, layers=layers)

@@ -77,7 +77,7 @@ class Scheduler:
                     return -1
                 if home == self.host and self.op_offload:
                     for backend in range(self.host):
-                        if batch_of(t) >= _OFFLOAD_BATCH and self.cards[backend].offloads and self._takes(backend, t):
+                        if batch_of(t) >= _OFFLOAD_BATCH and self.cards[backend].offloads(t) and self._takes(backend, t):
                             return backend
                 return home
         return -1
