@@ -156,13 +156,14 @@ def test_what_ends_the_glances(script, count, wakes) -> None:
     drive = settled()
     clock = FakeClock(drive.now)
     parts = Parts(clock, script)
-    glances = Glances(WIDE, eyes=parts, clock=clock, wakes=parts, page=None)
+    glances = Glances(WIDE, eyes=parts, journal=parts, clock=clock, wakes=parts, page=None)
     assert glances.until_needed(drive.band, seen_of(drive), lambda: False) == wakes
+    assert len(parts.lines) == count // 5 * 5  # by fives while nothing happens
     assert len(glances.caught_up(drive.state).trends[0].samples) >= len(drive.state.trends[0].samples)
-    assert glances.write_down(parts)[0] == count
+    assert glances.write_down()[0] == count
     assert [line[2] for line in parts.lines] == [drive.now + (n + 1) * SECOND for n in range(count)]
     assert all(kind == "sample" and body["held_bytes"] == GIB and body["free_bytes"] == 20 * GIB for kind, body, _ in parts.lines)
-    assert glances.write_down(parts) == (0, None, None)
+    assert glances.write_down() == (0, None, None)
 
 
 def seen_of(drive):

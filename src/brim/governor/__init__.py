@@ -76,7 +76,7 @@ class Governor:
         self._job, self._limits, self._eyes, self._hands, self._journal = job, limits, eyes, hands, journal
         self._clock, self._wakes, self._page, self._watch = clock, wakes, page, watch
         self._asked, self._rest = 0, False
-        self._glances = Glances(limits, eyes=eyes, clock=clock, wakes=wakes, page=page) if glances else None
+        self._glances = Glances(limits, eyes=eyes, journal=journal, clock=clock, wakes=wakes, page=page) if glances else None
         self._notes = Notes(limits, journal)
         self._level_ns: dict[str, int] = {}
         self._stages: list[str] = []

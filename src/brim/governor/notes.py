@@ -34,7 +34,7 @@ class Notes:
     def note(self, was: "State", decision: "Decision", seen: "Seen", stamp: "tuple[int, int]", glances: "Glances | None") -> None:
         """Keep the extremes; record faults and checkpoints as they come, and a sample at each poll and whenever something is done."""
         look, state, now = seen.look, decision.state, stamp[0]
-        glanced, most, least = (0, None, None) if glances is None else glances.write_down(self._journal)
+        glanced, most, least = (0, None, None) if glances is None else glances.write_down()
         self.looks += 1 + glanced
         usage = look.usage
         free = {track.name.removeprefix("memory:"): track.value for track in state.tracks if track.kind == "memory" and not track.lost}
