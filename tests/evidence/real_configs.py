@@ -11,6 +11,7 @@ import collections
 import concurrent.futures
 import datetime
 import gzip
+import hashlib
 import json
 import os
 import pathlib
@@ -31,6 +32,7 @@ from brim.shapes.config import read  # noqa: E402
 from brim.values import Missing  # noqa: E402
 
 CONFIGS = ROOT / "tests" / "golden" / "real_configs.jsonl.gz"
+INDEXES = ROOT / "tests" / "golden" / "real_indexes.jsonl.gz"
 FIRST = ROOT / "tests" / "golden" / "real_configs_first.json"
 TABLE = ROOT / "docs" / "evidence" / "real-configs.md"
 SECONDS = 240  # for one config in transformers
@@ -41,6 +43,26 @@ def configs():
     for line in gzip.decompress(CONFIGS.read_bytes()).decode().splitlines():
         row = json.loads(line)
         yield row["address"], row["config"]
+
+
+def indexed():
+    """(address, model_type, status, what) of every config whose own index of tensors lies beside it: names as published are an oracle that needs no code."""
+    for line in gzip.decompress(INDEXES.read_bytes()).decode().splitlines():
+        row = json.loads(line)
+        given = row["config"]
+        try:
+            shape, rows = read(given, "config.json")
+        except BrimError as error:
+            yield row["address"], given.get("model_type"), "refused", str(error)
+            continue
+        if isinstance(shape, Missing) or isinstance(shape.parameters, Missing):
+            yield row["address"], given.get("model_type"), "cannot_tell", (shape if isinstance(shape, Missing) else shape.parameters).detail
+            continue
+        names = sorted(w.name.replace("{}", str(number)) for w in rows for number in range(w.copies))
+        alike = (len(names), hashlib.sha256("\n".join(names).encode()).hexdigest()) == (row["tensors"], row["sha256"])
+        counted = sum(w.elements for w in rows)
+        status = "names equal" if alike else "packed" if given.get("quantization_config") or given.get("quantization") else "names differ"
+        yield row["address"], given.get("model_type"), status, f"{len(names)} for {row['tensors']} tensors, {counted} elements for {row['bytes']} bytes"
 
 
 def oracle(given):
@@ -197,6 +219,7 @@ def write(rows):
     import transformers
 
     first = json.loads(FIRST.read_text())
+    fresh = [row for row in first["rows"] if row.get("wave") == 2]
     before = {row["address"]: row for row in first["rows"]}
     families = len({row["family"] for row in rows})
     apart = (
@@ -215,8 +238,9 @@ def write(rows):
         "",
         f"| | {' | '.join(ORDER)} |",
         f"|---|{'---:|' * len(ORDER)}",
-        f"| first, untouched (brim {first['commit']}) | {score(first['rows'])} |",
-        f"| now, after those rows were looked at and mended | {score(rows)} |",
+        f"| first, untouched (brim {first['commit']}) | {score([row for row in first['rows'] if row not in fresh])} |",
+        f"| a second gathering of {len(fresh)}, untouched, after the first was mended (brim {first['commit 2']}) | {score(fresh)} |",
+        f"| all of them now, after those rows were looked at | {score(rows)} |",
         "",
         "*equal*: all of it. *names differ*: count, widths and windows are equal, a name or the order of dims is not. *text only*: a tower is not known, so the count is `Missing`, and the text tensors are equal. "
         "*cannot_tell*: brim gives no shape, and says what it lacks. *refused*: a field cannot be true (exit 5). *no oracle*: transformers has no such class, or cannot build it; brim's count stands alone.",
@@ -232,6 +256,20 @@ def write(rows):
             continue
         cells = [row["address"], row["family"], row["ours"] or "", row["theirs"] or "", was, row["status"], row["why"][:220]]
         lines.append("| " + " | ".join(str(cell).replace("|", "/").replace("\n", " ") for cell in cells) + " |")
+    beside = list(indexed())
+    was = collections.Counter(first["indexes"])
+    now = collections.Counter(status for _address, _family, status, _what in beside)
+    lines += [
+        "",
+        "## Published indexes",
+        "",
+        f"{len(beside)} of the repositories carry the index of their tensors beside the config (tests/golden/real_indexes.jsonl.gz: its count of names, their hash, its bytes; rotary tables left out). "
+        f"First (brim {first['commit 2']}): {', '.join(f'{count} {status}' for status, count in sorted(was.items()))}. Now: {', '.join(f'{count} {status}' for status, count in sorted(now.items()))}. Not equal:",
+        "",
+        "| address | model_type | now | what |",
+        "|---|---|---|---|",
+        *(f"| {address} | {family} | {status} | {what[:200]} |" for address, family, status, what in beside if status != "names equal"),
+    ]
     equal = collections.Counter(row["family"] for row in rows if row["status"] == "equal")
     lines += ["", f"Equal, by model type: {', '.join(f'{family} {count}' for family, count in sorted(equal.items()))}.", ""]
     TABLE.write_text("\n".join(lines))

@@ -1,6 +1,7 @@
 """Promises about configs that people published: the counts of transformers where it has the class, and no guess where it has not."""
 
 import gzip
+import hashlib
 import json
 import pathlib
 
@@ -87,6 +88,20 @@ def test_a_first_llava_has_the_names_of_its_text_model():
     assert rows[0].name == "model.embed_tokens.weight"
 
 
+def test_a_tower_called_by_the_wrapper_s_name_gets_its_own_class_s_defaults():
+    """Qwen2-VL's published `vision_config` says `qwen2_vl` and little else: the tower has all its 32 blocks."""
+    config = {"model_type": "qwen2_vl", **LLAMA, "num_key_value_heads": 2, "vision_config": {"in_chans": 3, "model_type": "qwen2_vl", "spatial_patch_size": 14}}
+    assert len({row.layer for row in read(config)[1] if row.tower == "vision" and row.layer is not None}) == 32
+
+
+def test_a_tower_whose_fields_do_not_suffice_is_missing_by_name():
+    """A field that a tower lacks is wanting like one of the text model."""
+    config = {"model_type": "kimi_vl", "text_config": {}, "vision_config": {"model_type": "moonvit"}}
+    shape, _rows = read(config)
+    assert isinstance(shape, Missing)
+    assert "vision_config.hidden_size" in shape.detail
+
+
 def test_a_text_half_under_the_wrapper_s_model_type_has_no_tower():
     """A file that the text half's own class wrote is that text model, whatever its model_type says."""
     assert read(GEMMA)[1] == read({**GEMMA, "model_type": "gemma3_text"})[1]
@@ -139,3 +154,34 @@ def test_families_met_in_the_wild_have_their_counts(word, parameters, active):
     assert counted(rows) == pytest.approx(parameters, rel=1e-3 if active is None and parameters < 10**10 else 0)
     if active:
         assert shape.active_parameters == pytest.approx(active, rel=0.01)
+
+
+INDEXES = [json.loads(line) for line in gzip.decompress((GOLDEN / "real_indexes.jsonl.gz").read_bytes()).decode().splitlines()]
+# Where a published index and its config part: what the index has, as far as it says.
+PARTED = {
+    "Alikhan13r/falcon-180B-chat": "a tied head is stored again",
+    "amansingh61/bloom": "names without the model's prefix",
+    "bryce-hoehn/Qwen3.5-18B-REAP-A3B-Coding": "the names of the wrapper under the text half's model_type",
+    "wenchunchia/MultiModal-Search-Qwen3-VL-Embedding-": "an embedding model's file without the head that its class has",
+    "gaoqinqinshan/qingshanyiliao": "packed",
+    "root-hypercube/qwen3-mlx": "packed",
+}
+
+
+def test_published_indexes_hold_the_tensors_that_their_configs_imply():
+    """Name by name, the tensors that `model.safetensors.index.json` lists beside the config; those that part are known, and say why."""
+    parted, held = set(), 0
+    for row in INDEXES:
+        try:
+            shape, rows = read(row["config"], row["address"])
+        except BrimError:
+            continue
+        if not isinstance(shape, Shape) or not isinstance(shape.parameters, int):
+            continue
+        names = sorted(w.name.replace("{}", str(number)) for w in rows for number in range(w.copies))
+        if (len(names), hashlib.sha256("\n".join(names).encode()).hexdigest()) == (row["tensors"], row["sha256"]):
+            held += 1
+        elif row["config"].get("quantization_config") is None:
+            parted.add(row["address"].split("@")[0])
+    assert parted <= set(PARTED)
+    assert held >= 35

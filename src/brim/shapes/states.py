@@ -135,17 +135,18 @@ def kimi_delta(b: "Blueprint", p: str, width: int, heads: int, dim: int, kernel:
 
 
 def lightning(b: "Blueprint", p: str, width: int, heads: int, dim: int, block: int) -> State:
-    """MiniMax's lightning attention (models/minimax): a state of `dim` × `dim` for every head; its decay tables are saved with it."""
+    """MiniMax's lightning attention (models/minimax): a state of `dim` × `dim` for every head; its decay tables are saved with it (`block` 0: they are not)."""
     inner = heads * dim
     b.norm(p + "norm", inner)
     b.linear(p + "qkv_proj", "state_in", width, 3 * inner)
     b.linear(p + "out_proj", "state_out", inner, width)
     b.linear(p + "output_gate", "state", width, inner)
-    for name, dims in (
+    tables = (
         ("slope_rate", (1, 1, heads)),
         ("query_decay", (1, block, heads)),
         ("key_decay", (1, block, heads)),
         ("diagonal_decay", (block, block, heads, 1)),
-    ):
+    )
+    for name, dims in tables if block else ():
         b.vector(p + name, "state", *dims, op="buffer")
     return State(kind="lightning", conv_elements=0, state_elements=heads * dim * dim, inner_width=inner, heads=heads)

@@ -174,6 +174,8 @@ def minimax(f: "Fields", b: "Blueprint") -> None:
     types = kinds.given(f, layers, _MIXED) or _minimax_types(f, layers)
     count, used = blocks.experts_of(f, "num_local_experts", "num_experts_per_tok")
     a, inner, block = blocks.attention(f, width), f.whole("intermediate_size"), f.whole("block_size", 1, 1 << 16)
+    if f.has("attn_type_list"):
+        block = 0  # the layout as first published: its code makes the decay tables when it loads (MiniMax-M1's index has none)
     _hybrid(
         f,
         b,

@@ -111,7 +111,9 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "minicpm": ("dense", "minicpm"),
     "minicpm3": ("dense", "latent_dense"),
     "minimax": ("hybrid", "minimax"),
+    "minimax_m1": ("hybrid", "minimax"),
     "minimax_m2": ("experts", "minimax_m2"),
+    "minimax_text_01": ("hybrid", "minimax"),
     "ministral": ("dense", "mistral"),
     "ministral3": ("dense", "mistral"),
     "mistral": ("dense", "mistral"),
@@ -186,4 +188,4 @@ FAMILIES: dict[str, tuple[str, str]] = {
 }
 
 # Families with code of their own beside the checkpoint whose fields are another family's.
-SAME_FIELDS = {"kimi_k2": "deepseek_v3"}
+SAME_FIELDS = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}

@@ -126,7 +126,9 @@ def wrapper(f: "Fields", b: "Blueprint") -> None:
         b.unusual.append(f"the vision tower ({kind or 'unnamed'}) is not known to brim and not counted")
     else:
         place = place.removesuffix("vision_model.") if room is vision.pixtral else place  # this class has no level of its own (PixtralVisionModel)
-        room(_with_defaults(f, v, kind if kind in TOWERS else tower), b, place)
+        seen = _with_defaults(f, v, _class_of(kind if kind in TOWERS else tower))
+        room(seen, b, place)
+        f.wanting.extend(seen.wanting)
         if project is not None and b.vision is not None:
             project(f, b, b.vision.width, b.width)
             b.vision = b.vision.replace(parameters=b.elements("vision"))
@@ -198,13 +200,21 @@ def audio(f: "Fields", b: "Blueprint") -> None:
         kind = heard.word("model_type")
         if kind in EARS:
             b.tower = "audio"
-            EARS[kind](_with_defaults(f, heard, kind, name), b, b.width)
+            told = _with_defaults(f, heard, kind, name)
+            EARS[kind](told, b, b.width)
+            f.wanting.extend(told.wanting)
             b.tower = "text"
         if kind not in EARS or b.audio is None:
             b.audio = _unknown("audio", kind)
             b.unusual.append(f"the audio tower ({kind or 'unnamed'}) is not known to brim and not counted")
         else:
             b.audio = b.audio.replace(parameters=b.elements("audio"))
+
+
+def _class_of(kind: str) -> str:
+    """The tower's own class where a file calls it by the wrapper's name (Qwen2-VL's published `vision_config` says `qwen2_vl`, and little else)."""
+    own = WRAPPERS[kind][2] if kind in WRAPPERS else ""
+    return own if own in TOWERS else kind
 
 
 def _with_defaults(f: "Fields", v: "Fields | None", kind: str, name: str = "vision_config") -> Fields:
