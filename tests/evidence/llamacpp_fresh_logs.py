@@ -13,6 +13,7 @@ from tests.fresh_logs import builds_of, cards_of, opened, rows, workload_of
 from tests.logs import is_fork
 
 from brim.engines.llama_cpp import NEWEST_BUILD, price
+from brim.engines.llama_cpp.constants import overhead
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "llamacpp-fresh-logs.md"
 FIRST = {
@@ -47,6 +48,18 @@ EXPLAINED = {
     ("orca-mini-3b-ollama-rocm-2k", "compute", "host"): "before b2413 the inputs had a buffer of their own (11.27 MiB here), which is counted in this one",
     ("qwen15-05b-cann-4k", "model", "CANN0"): "CANN cannot multiply by q6_K, so that the output matrix stays on the host; which types that backend takes is not modelled",
 }  # fmt: skip
+
+
+# (backend, card, MiB, how it follows, file): what a run holds that no line names, where no other user of the card is told of or shows
+UNLOGGED = (
+    ("cuda", "RTX PRO 6000 Max-Q, four runs", 712, "97288 − 14075 free − 82500 named, at the end", "public-file:60797658313"),
+    ("cuda", "RTX PRO 6000 Max-Q, another", 705, "97288 − 26153 free − 70430 named, at the end", "public-file:61313070182"),
+    ("cuda", "GTX 1080", 174, "8107 − 4632 free − 3299 named", "public-file:63430533308"),
+    ("rocm", "MI50, each of three", 253, "32752 − 8518 free − 23980 named, at the end", "public-file:54270466057"),
+    ("rocm", "gfx1100", 313, "15862 − 12888 free − 2660 named, at the end", "public-file:31479278694"),
+    ("vulkan", "RX 9070 XT", 335, "15416 free before (public-file:57471899945) − 8817 free − 6264 named; 888 more are not the run's (the driver's budget)", "public-file:57461350942"),
+    ("vulkan", "RX 9070 XT, a second", 354, "15416 free before − 8721 free − 6341 named", "public-file:57577321380"),
+)  # fmt: skip
 
 
 def unlike(row, checkpoint):
@@ -209,6 +222,14 @@ def main():
         lines.append(
             f"| {row['id']} | {row['engine']} {_spelled(row['build'])} | {part} | {device} | {logged:.2f} | {was} | {verdict(value, low, high, logged)} | {told} |"
         )
+    lines += [
+        "", "## What no line names", "", "Tables of memory that llama.cpp prints, where no other user of the card is told of or shows; a desktop or a driver's own share would be in such a figure, so that each is an upper bound, and many others were left out for that.", "",
+        "| Backend | Card | MiB | How it follows | Span of `context_overhead`, MiB | |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for backend, card, seen, how, where in UNLOGGED:
+        span = overhead(backend).bytes
+        held = "held" if span.low <= seen * MIB <= span.high else "not held"
+        lines.append(f"| {backend} | {card} | {seen} | {how} ({where}) | {span.low // MIB} to {span.high // MIB}, likely {span.likely // MIB} | {held} |")
     lines += ["", "## Where each was read", "", *(f"- {row['id']}: {row['source']}" for row in rows())]
     OUT.write_text("\n".join([*lines, ""]))
     print(OUT)

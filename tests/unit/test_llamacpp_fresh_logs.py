@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from brim.engines.llama_cpp import price
+from brim.engines.llama_cpp.constants import overhead
 from brim.engines.llama_cpp.context import ASKED_ROWS, HOST_WORK, METAL_OFFLOAD, OLLAMA_SERVES, PIPELINES
 from brim.engines.llama_cpp.quantisation import fused, quantise, tensor_types
 from brim.facts.device import DeviceSpec
 from brim.implied import variants
-from tests.evidence.llamacpp_fresh_logs import EXPLAINED, compared
+from tests.evidence.llamacpp_fresh_logs import EXPLAINED, UNLOGGED, compared
 from tests.fresh_logs import opened, rows, workload_of
 from tests.logs import is_fork
 
@@ -107,6 +108,13 @@ def test_headers_imply_next_token_blocks_and_gated_attention() -> None:
     assert named("trinity-nano-metal-16k-q8")["blk.55.attn_gate.weight"] == (1024, 1024)
     scout = named("llama4-scout-vulkan-2gpu-ngl11-nkvo-64k")
     assert (scout["blk.0.ffn_up_exps.weight"], scout["blk.0.ffn_up_shexp.weight"]) == ((5120, 8192, 16), (5120, 8192))
+
+
+@pytest.mark.parametrize(("backend", "card", "seen", "how", "where"), UNLOGGED)
+def test_what_no_line_names_lies_in_the_span(backend, card, seen, how, where) -> None:
+    """Cards where no other user shows, by llama.cpp's own table of memory."""
+    span = overhead(backend).bytes
+    assert span.low <= seen << 20 <= span.high, (card, how, where)
 
 
 def test_the_set_is_wide() -> None:
