@@ -11,7 +11,7 @@ SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "report
 SPINE |= {"knobs", "lineup", "again"}
 SPINE |= {"availability", "cards", "masks", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
-JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint"}
+JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint", "forms"}
 SPINE |= {"shapes", "outlook", "training_solver"}
 JOIN |= {"training", "resumption", "watching"}
 TOP = {"cli", "integrations"}
@@ -69,7 +69,8 @@ ALLOWED: dict[str, set[str]] = {
     "governor": _BASE | SPINE | EDGES | {"control", "hardware"},
     "launch": _BASE | SPINE | EDGES | {"admission", "governor", "hardware", "book", "control", "__init__"},
     "book": _BASE | SPINE | EDGES | {"governor"},
-    "checkpoint": _BASE | {"packing", "shapes", "engines", "implied", "readers"},
+    "checkpoint": _BASE | {"shapes", "engines", "implied", "readers", "forms"},
+    "forms": _BASE | {"packing", "shapes", "engines", "implied", "readers", "checkpoint"},
     "api": _BASE | SPINE | EDGES | {"sight", "admission", "training", "governor", "launch", "hardware", "checkpoint", "__init__"},
     "training": _BASE | SPINE | EDGES | {"checkpoint"},
     "__init__": _BASE | SPINE | JOIN | {"client"},
