@@ -11,7 +11,7 @@ SPINE = {"engines", "budget", "planner", "gate", "policy", "prediction", "report
 SPINE |= {"knobs", "lineup", "again"}
 SPINE |= {"availability", "cards", "masks", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
-JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint", "forms"}
+JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint", "forms", "pages"}
 SPINE |= {"shapes", "outlook", "training_solver"}
 JOIN |= {"training", "resumption", "watching"}
 TOP = {"cli", "integrations"}
@@ -66,8 +66,9 @@ ALLOWED: dict[str, set[str]] = {
     "hardware": _BASE | SPINE | EDGES,
     "sight": _BASE | SPINE | EDGES | {"hardware", "__init__"},
     "admission": _BASE | SPINE | EDGES,
+    "pages": _BASE | {"control"},
     "governor": _BASE | SPINE | EDGES | {"control", "hardware"},
-    "launch": _BASE | SPINE | EDGES | {"admission", "governor", "hardware", "book", "control", "__init__"},
+    "launch": _BASE | SPINE | EDGES | {"admission", "governor", "hardware", "book", "control", "pages", "__init__"},
     "book": _BASE | SPINE | EDGES | {"governor"},
     "checkpoint": _BASE | {"shapes", "engines", "implied", "readers", "forms"},
     "forms": _BASE | {"packing", "shapes", "engines", "implied", "readers", "checkpoint"},

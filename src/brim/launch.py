@@ -3,9 +3,8 @@
 import contextlib
 import os
 import signal
-import time
 
-from brim import __version__, control
+from brim import __version__, pages
 from brim.actions.child import Child
 from brim.actions.group import Group
 from brim.actions.keeper import Keeper
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from brim.seams import Clock, Probe
 
 STOPPED = Stopped.exit_code
-KEEP_FORETOLD_S = 7 * 86_400
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -162,7 +160,7 @@ def _untold(device: Device) -> str:
 def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: Seat, shown: "Mapping[str, str]", early: "list[int]") -> RunResult:
     """Make what the run needs, start the job held, write down who it is, let it go, govern it, and put everything away again."""
     clock = book.clock
-    page = _make_page(limits, extras, clock)
+    page = pages.make(limits, clock, resumed_from=extras.resume_step)
     group = Group(f"brim-{os.getpid()}-{clock.now_ns() // 1000:x}")
     process = ProcessProbe(mark=f"BRIM_RUN={book.run_dir}")
     child = _hold(book, process, group, seat, _job_environ(book, extras, shown, page), page)
@@ -215,7 +213,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     notifier.close()
     wakes[0].close()
     if page is not None:
-        _put_away(page)
+        pages.put_away(page)
     put_down()
     return _finish(book, ending, kills, left, elsewhere)
 
@@ -326,55 +324,6 @@ def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes,
         wakes.forget(reader)
         os.close(reader)
         os.close(writer)
-
-
-def _make_page(limits: "Limits", extras: Extras, clock: "Clock") -> "Page | None":
-    """The control page, in memory where there is such a place; None where nothing can be written (then the job is governed by signals alone)."""
-    stale = max(5_000_000_000, 5 * limits.poll_ns)
-    for folder in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", "/tmp"):  # noqa: S108 - the page is made with O_EXCL semantics by rename, mode 0600
-        if folder and os.path.isdir(folder):
-            _sweep(folder)
-            path = f"{folder}/brim-{os.getuid()}-{os.getpid()}-{time.monotonic_ns():x}.control"
-            try:
-                page = control.Page.create(path, stale_after_ns=stale, die_with_me=limits.die_with_me, resumed_from=max(extras.resume_step, 0))
-            except OSError:
-                continue
-            page.beat(clock.now_ns())
-            return page
-    return None
-
-
-def _sweep(folder: str) -> None:
-    """Take away pages whose governor and job are both gone; one that tells what its governor was doing when it was killed stays for a week (brim verify reads it)."""
-    for entry in os.listdir(folder):
-        if not (entry.startswith(f"brim-{os.getuid()}-") and entry.endswith(".control")):
-            continue
-        try:
-            page = control.Page(f"{folder}/{entry}")
-        except (OSError, ValueError):
-            continue
-        pids = page.words[control.W_GOVERNOR_PID], page.words[control.W_JOB_PID]
-        if not any(pid and os.path.exists(f"/proc/{pid}") for pid in pids) and (page.foretold() is None or _age_s(page.path) > KEEP_FORETOLD_S):
-            _put_away(page)
-        else:
-            page.close()
-
-
-def _age_s(path: str) -> float:
-    """How long ago a file was written; 0 where it is gone."""
-    try:
-        return max(0.0, time.time() - os.stat(path).st_mtime)
-    except OSError:
-        return 0.0
-
-
-def _put_away(page: "Page") -> None:
-    path = page.path
-    page.close()
-    try:
-        os.unlink(path)
-    except OSError:
-        return
 
 
 def _may_glance(limits: "Limits", extras: Extras) -> bool:
