@@ -213,6 +213,11 @@ def score(rows):
     return " | ".join(str(counts[status]) for status in ORDER)
 
 
+def told(counts):
+    """Statuses and their counts in words."""
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+
+
 def write(rows):
     """docs/evidence/real-configs.md: both scores, every row that is not equal, and where the equal ones come from."""
     import torch
@@ -263,8 +268,9 @@ def write(rows):
         "",
         "## Published indexes",
         "",
-        f"{len(beside)} of the repositories carry the index of their tensors beside the config (tests/golden/real_indexes.jsonl.gz: its count of names, their hash, its bytes; rotary tables left out). "
-        f"First (brim {first['commit 2']}): {', '.join(f'{count} {status}' for status, count in sorted(was.items()))}. Now: {', '.join(f'{count} {status}' for status, count in sorted(now.items()))}. Not equal:",
+        f"{len(beside)} of the repositories carry the index of their tensors beside the config (tests/golden/real_indexes.jsonl.gz: its count of names, their hash, its bytes; rotary tables and masks left out), gathered in two goes. "
+        f"First, untouched (brim {first['commit 2']}, {sum(was.values())}): {told(was)}. "
+        f"The second go, untouched (brim {first['commit 3']}, {sum(first['indexes 2'].values())}): {told(first['indexes 2'])}. All now: {told(now)}. Not equal:",
         "",
         "| address | model_type | now | what |",
         "|---|---|---|---|",

@@ -18,6 +18,12 @@ SHAPES = ROOT / "src" / "brim" / "shapes"
 SKIP = {"architectures", "id2label", "model_type", "num_labels", "quantization_config", "dtype"}
 # older names that a config class takes in __post_init__ only
 OLDER = {
+    "RefinedWeb": {
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "num_kv_heads": "n_head_kv",
+    },  # configuration_RW.py of Falcon's repositories
+    "RefinedWebModel": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
     "bloom": {"hidden_size": "n_embed"},
     "falcon": {"hidden_size": "n_embed"},
     # Qwen-7B as first published (configuration_qwen.py of its repository, September 2023)

@@ -113,6 +113,28 @@ def test_the_first_qwen_speaks_gpt_2():
     assert read({"model_type": "qwen", "kv_channels": 16, **older})[1] == read({"model_type": "qwen", "kv_channels": 16, **LLAMA})[1]
 
 
+def test_the_first_falcons_and_their_kin_are_read_by_their_own_names():
+    """`RefinedWeb` is Falcon's new architecture, `RefinedWebModel` the old one; one `bias` of InternLM 1 and openPangu stands on all four projections."""
+    older = {"hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 96, "parallel_attn": True, "bias": False}
+    newer = {
+        "model_type": "falcon",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 96,
+        "parallel_attn": True,
+        "bias": False,
+    }
+    many = {**newer, "num_kv_heads": 2, "new_decoder_architecture": True}
+    assert read({"model_type": "RefinedWeb", **older, "n_head_kv": 2})[1] == read(many)[1]
+    assert (
+        read({"model_type": "RefinedWebModel", **older, "multi_query": True})[1] == read({**newer, "multi_query": True, "new_decoder_architecture": False})[1]
+    )
+    for family in ("internlm", "PanguEmbedded"):
+        config = {**LLAMA, "num_key_value_heads": 2, "tie_word_embeddings": False, "bias": True}
+        assert read({**config, "model_type": family})[1] == read({**config, "model_type": "llama", "attention_bias": True})[1]
+
+
 @pytest.mark.parametrize("version", ["4.57.0", "5.1.0", ""])
 def test_a_word_beats_a_default_on_who_ties_the_head(version):
     """The text class's default (true, in transformers 5.24) gives way to the wrapper's explicit false; the text config's own word beats both in files of version 4."""
@@ -163,6 +185,11 @@ PARTED = {
     "amansingh61/bloom": "names without the model's prefix",
     "bryce-hoehn/Qwen3.5-18B-REAP-A3B-Coding": "the names of the wrapper under the text half's model_type",
     "wenchunchia/MultiModal-Search-Qwen3-VL-Embedding-": "an embedding model's file without the head that its class has",
+    "bryce-hoehn/Qwen3.5-25B-REAP-A3B-Coding": "the names of the wrapper under the text half's model_type",
+    "Decentralised-AI/falcon-40b": "a tied head is stored again",
+    "emotibot-inc/Zhuzhi-6B": "a head is stored again under another name",
+    "19ShengSheng/Flames": "five classifiers of its own code",
+    "delsakov/mcp_tests": "packed by MLX, which keeps the experts apart",
     "gaoqinqinshan/qingshanyiliao": "packed",
     "root-hypercube/qwen3-mlx": "packed",
 }
@@ -184,4 +211,4 @@ def test_published_indexes_hold_the_tensors_that_their_configs_imply():
         elif row["config"].get("quantization_config") is None:
             parted.add(row["address"].split("@")[0])
     assert parted <= set(PARTED)
-    assert held >= 35
+    assert held >= 48

@@ -403,6 +403,8 @@ DEFAULTS: "dict[str, dict[str, object]]" = {
     "v_head_dim": 128, "vocab_size": 128256},
 }
 SPELLINGS: "dict[str, dict[str, str]]" = {
+  "RefinedWeb": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "num_kv_heads": "n_head_kv"},
+  "RefinedWebModel": {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"},
   "axk1": {"num_local_experts": "n_routed_experts", "n_routed_experts": "num_local_experts"},
   "bamba": {"layer_types": "layers_block_type", "layers_block_type": "layer_types"},
   "bart": {"num_attention_heads": "encoder_attention_heads", "encoder_attention_heads": "num_attention_heads", "hidden_size": "d_model", "d_model":

@@ -194,6 +194,18 @@ def falcon(f: "Fields", b: "Blueprint") -> None:
     decoder.end(b, final="transformer.ln_f", norm="layer")
 
 
+def refined_web(f: "Fields", b: "Blueprint") -> None:
+    """Falcon 40B as first published (`RWForCausalLM` with `n_head_kv`, configuration_RW.py of its repository): the new architecture, which it does not name."""
+    f.defaults = {"new_decoder_architecture": True, "parallel_attn": True, "tie_word_embeddings": True}
+    falcon(f, b)
+
+
+def refined_web_model(f: "Fields", b: "Blueprint") -> None:
+    """Falcon 7B as first published: one key/value head by `multi_query`."""
+    f.defaults = {"tie_word_embeddings": True}
+    falcon(f, b)
+
+
 def mpt(f: "Fields", b: "Blueprint") -> None:
     """MPT: no biases, norms without bias; the attention's own fields stand in `attn_config`."""
     width, layers = decoder.begin(f, b, "transformer.wte")

@@ -22,6 +22,12 @@ def llama(f: "Fields", b: "Blueprint") -> None:
     decoder.simple(f, b, bias=bias, o_bias=bias, mlp_bias=f.flag("mlp_bias"))
 
 
+def biased(f: "Fields", b: "Blueprint") -> None:
+    """InternLM 1 and openPangu Embedded: Llama's names, and one `bias` for all four projections (configuration_internlm.py of its repository: true where absent)."""
+    bias = f.flag("bias", default=True)
+    decoder.simple(f, b, bias=bias, o_bias=bias)
+
+
 def mistral(f: "Fields", b: "Blueprint") -> None:
     """Mistral: no bias; every layer slides where a window is set."""
     decoder.simple(f, b, rule=kinds.all_sliding)

@@ -1,6 +1,9 @@
 """Which room draws which `model_type`; the only list of names in the house, and it names families, never models."""
 
 FAMILIES: dict[str, tuple[str, str]] = {
+    "PanguEmbedded": ("dense", "biased"),
+    "RefinedWeb": ("classic", "refined_web"),
+    "RefinedWebModel": ("classic", "refined_web_model"),
     "Yi": ("dense", "llama"),
     "afmoe": ("experts", "afmoe"),
     "albert": ("encoders", "albert"),
@@ -78,6 +81,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "hy_v3": ("deepseek", "hy_v3"),
     "hyperclovax": ("dense", "hyperclovax"),
     "idefics3": ("wrappers", "wrapper"),
+    "internlm": ("dense", "biased"),
     "internlm2": ("remote", "internlm2"),
     "internlm3": ("dense", "llama"),
     "internvl": ("wrappers", "wrapper"),
