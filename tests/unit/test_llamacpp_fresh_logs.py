@@ -94,11 +94,19 @@ def test_early_builds_keep_output_rows_for_the_whole_batch_and_no_pipeline() -> 
 
 
 def test_a_backend_whose_choice_of_operations_was_not_read_has_a_wide_span() -> None:
-    """CANN as logged leaves much of an attention to the host; SYCL's choices are read."""
+    """CANN as logged leaves much of an attention to the host; SYCL's (`xpu` is one) are read."""
     name = "gptoss20b-cann-8dev-cmoe-131k"
-    for backend, wide in (("cann", True), ("sycl", False)):
+    for backend, wide in (("cann", True), ("hexagon", True), ("sycl", False), ("xpu", False), ("vulkan", False)):
         for low, likely, high in _sized(name, "compute_buffer", 6103, backend, backend).values():
             assert (low <= likely // 4 and high >= 2 * likely) is wide
+
+
+@pytest.mark.parametrize("name", ["qwen25coder-32b-2gpu-32k-q8", "qwen25-7b-ollama-cuda-27of29-8k-q8"])
+def test_an_intel_card_is_a_sycl_card(name) -> None:
+    """`xpu` is what the host's probe calls it; the engine's backend is SYCL, with its events and without CUDA's own padding."""
+    for build in (4197, 11434):
+        both = [_sized(name, "compute_buffer", build, word, word) for word in ("sycl", "xpu")]
+        assert list(both[0].values()) == list(both[1].values())
 
 
 def test_headers_imply_next_token_blocks_and_gated_attention() -> None:

@@ -73,7 +73,7 @@ HOST_WORK = 2455  # cards take operations whose weights are on the host (PR 6083
 ASKED_ROWS = 2530  # the output buffer has a row for each output that is asked for (PR 6122, 26 March 2024); before, for each token of the batch
 
 # Backends whose devices run asynchronously with events, which a pipeline over several of them needs (`ggml_backend_dev_caps`), by the first build known to have both
-EVENTS = {"cuda": 0, "rocm": 0, "hip": 0, "musa": 0, "sycl": 0, "vulkan": 8600, "metal": 8600, "rpc": 11053}
+EVENTS = {"cuda": 0, "rocm": 0, "hip": 0, "musa": 0, "sycl": 0, "xpu": 0, "vulkan": 8600, "metal": 8600, "rpc": 11053}
 
 
 class Context:

@@ -21,7 +21,7 @@ _ROWS = frozenset(("F16", "F32", "BF16", "I32", "Q1_0", "Q2_0", "Q4_0", "Q4_1", 
                    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "IQ4_XS"))  # fmt: skip
 _STORED = frozenset(("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL"))
 _FLOATS = frozenset(("F32", "F16", "BF16"))
-_OTHERS = ("vulkan", "metal", "sycl", "opencl", "rpc", "cann")  # backends of their own, taken to support what CUDA does
+_OTHERS = ("vulkan", "metal", "sycl", "xpu", "opencl", "rpc", "cann")  # backends of their own, taken to support what CUDA does
 
 
 class Card:

@@ -32,7 +32,9 @@ _WHOSE = {
     "indexer_state": " of the indexer's keys to be made one and their scores",
 }  # fmt: skip
 _CUDA_LIKE = frozenset(("cuda", "rocm", "hip", "musa"))
-_READ = _CUDA_LIKE | frozenset(("metal", "vulkan", "sycl", "opencl", "rpc", "cpu"))  # of the others (CANN, Hexagon, …) nobody read which operations they take
+_READ = _CUDA_LIKE | frozenset(
+    ("metal", "mtl", "vulkan", "sycl", "xpu", "opencl", "gpuopencl", "rpc", "cpu")
+)  # of the others (CANN, Hexagon, …) nobody read which operations they take
 
 
 def price(checkpoint: Checkpoint, workload: LlamaWorkload, devices: tuple[DeviceSpec, ...], *, version: int = NEWEST_BUILD) -> Plan:

@@ -183,7 +183,7 @@ def place(hp: Hparams, workload: LlamaWorkload, devices: "tuple[DeviceSpec, ...]
     """Put every tensor of the file on its device. Blocks of next-token heads are skipped unless they are asked for."""
     made = Placement()
     gpus = accelerators(workload, devices)
-    if workload.split_mode == "row" and version >= NO_ROWS and any(device.backend != "sycl" for device in gpus):
+    if workload.split_mode == "row" and version >= NO_ROWS and any(device.backend not in ("sycl", "xpu") for device in gpus):
         raise Wanting(f"llama.cpp since b{NO_ROWS} refuses --split-mode row: its cards have no buffers that are split by rows (layer or tensor)")
     if workload.split_mode == "tensor":
         if not gpus:
