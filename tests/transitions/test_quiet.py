@@ -8,7 +8,9 @@ from brim.clock import FakeClock
 from brim.facts.device import Host
 from brim.facts.look import Look
 from brim.facts.settings import SECOND
+from brim.governor import Governor
 from brim.governor.glances import Glances
+from brim.governor.notes import Notes
 from brim.policy.quiet import LONGEST_NS, NOT_QUIET, catch_up, free_bytes, quiet
 from brim.units import GIB, MIB
 
@@ -173,3 +175,33 @@ def seen_of(drive):
 
     usage = Usage(held_bytes=GIB, mapped_file_bytes=0, peak_bytes=GIB, processes=1, by="test")
     return Seen(look=Look(reading=drive.reading(), usage=usage, words=None, held=(("cpu", GIB),)), pids=(7, 8))
+
+
+class Tended(Parts):
+    """A job whose terminal brings a Ctrl-Z at the third glance."""
+
+    def tend(self):
+        self.tended = getattr(self, "tended", 0) + 1
+        if self.tended == 3:
+            self.governor.ask_to_rest()
+
+
+def test_the_job_is_tended_at_every_glance() -> None:
+    """Its orphans are reaped and its terminal is lent at each poll, not only at whole looks ten seconds apart; what the terminal brings ends the glances."""
+    drive = settled()
+    clock = FakeClock(drive.now)
+    job = Tended(clock, [((), 20 * GIB, GIB)] * 20)
+    job.governor = Governor(job, WIDE, eyes=job, hands=job, journal=job, clock=clock, wakes=job, page=None, watch=lambda *_: None, glances=True)
+    assert job.governor._wait(drive.last, seen_of(drive), (), drive.now, ended=False, alone=0) == ()
+    assert (job.tended, clock.now_ns() - drive.now) == (3, 3 * SECOND)
+
+
+def test_what_one_look_showed_bears_one_stamp() -> None:
+    """A checkpoint, an evaluation and the sample of the same look: the stamps of a journal do not run backwards."""
+    drive = settled(listens=True)
+    parts = Parts(FakeClock(drive.now), [])
+    now = drive.last.replace(state=drive.state.replace(checkpoint_at_ns=drive.now - 5, evaluations=drive.state.evaluations + 1))
+    seen = seen_of(drive)
+    seen = seen.replace(look=seen.look.replace(words=drive.words))
+    Notes(WIDE, parts).note(drive.state, now, seen, (drive.now, 7), None)
+    assert [(kind, at) for kind, _, at in parts.lines] == [(kind, drive.now) for kind in ("checkpoint", "evaluated", "sample")]

@@ -146,6 +146,10 @@ class Child:
                 continue
             if done:
                 self._known.discard(pid)
+        self.tend()
+
+    def tend(self) -> None:
+        """What of `attend` cannot wait for a whole look: orphans that came back to us are reaped, and a job that stands still for want of the terminal gets it."""
         if os.getpid() == 1:
             self._reap(os.P_ALL, 0)  # as the first process of a container every orphan is ours
         elif self._subreaper:

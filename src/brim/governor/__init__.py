@@ -41,6 +41,10 @@ if TYPE_CHECKING:
             """Reap what became our child, lend the terminal where it is asked for."""
             ...
 
+        def tend(self) -> None:
+            """The part of `attend` that is done at glances, too."""
+            ...
+
         def is_ready(self) -> bool:
             """Whether the engine has said that it is ready."""
             ...
@@ -153,7 +157,12 @@ class Governor:
         band = quiet.NOT_QUIET if self._glances is None or wakes else quiet.quiet(self._limits, seen.look, decision, now)
         if self._glances is None or band.until_ns <= now:
             return self._wakes.wait(decision.next_look_ns)
-        return self._glances.until_needed(band, seen, lambda: bool(self._asked or self._rest))
+        return self._glances.until_needed(band, seen, self._heard)
+
+    def _heard(self) -> bool:
+        """At a glance: see to the job's orphans and its terminal (which may bring us a Ctrl-Z), and say whether anybody has asked for something."""
+        self._job.tend()
+        return bool(self._asked or self._rest)
 
     def _ask_anew(self, wakes: tuple[str, ...], state: "State") -> None:
         """A threshold of the kernel was crossed without a limit being passed: set it where the limit is now."""

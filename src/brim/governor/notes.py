@@ -51,9 +51,9 @@ class Notes:
         if state.checkpoint_at_ns != was.checkpoint_at_ns and look.words is not None:
             words = look.words
             body = {"step": words.checkpoint_step, "path": words.checkpoint_path, "complete": True, "at_ns": words.checkpoint_ended_ns}
-            self._journal.append("checkpoint", {**body, "took_ns": state.checkpoint_ns, "request": words.checkpoint_request}, durable=False)
+            self._journal.append("checkpoint", {**body, "took_ns": state.checkpoint_ns, "request": words.checkpoint_request}, durable=False, stamp=stamp)
         if state.evaluations != was.evaluations:
-            self._journal.append("evaluated", {"count": state.evaluations}, durable=False)
+            self._journal.append("evaluated", {"count": state.evaluations}, durable=False, stamp=stamp)
         if now - self._sampled_ns >= self._limits.poll_ns * 9 // 10 or any(intent.action != NOTIFY for intent in decision.intents):
             self._sampled_ns = now
             # Nothing happens: the next samples come along. Something is done: the record of the act takes this one with it, and comes at once.
