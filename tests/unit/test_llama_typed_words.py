@@ -129,6 +129,7 @@ TYPED: "list[tuple[str, dict[str, object]]]" = [
     ('sudo -E env "PATH=$PATH" ./llama-server -m m.gguf -c 4096 -ngl 10', {"ctx": 4096, "gpu_layers": 10}),
     ("taskset -c 0-15 ./llama-cli -m m.gguf -t 16 -c 2048 -n 128", {"ctx": 2048}),
     ("sh -c 'exec llama-server -m m.gguf -c 4096 -ngl 99'", {"ctx": 4096, "gpu_layers": 99}),
+    ("bash -c '\n  llama-server \\\n -m m.gguf \\\n\t-c 4096\n'", {"ctx": 4096, "unpriced": ()}),
     ("bash -lc \"CUDA_VISIBLE_DEVICES=1 ./llama-server -m m.gguf -c 4096 -ot 'blk.(0|1)=CPU' > /tmp/log 2>&1\"", {"ctx": 4096, "visible": ("1",), "override_tensors": (("blk.(0|1)", "CPU"),)}),
     ("gdb -ex run --args ./llama-server -m m.gguf -c 4096", {"ctx": 4096}),
     ("screen -dmS llm ./llama-server -m m.gguf -c 4096", {"ctx": 4096}),
@@ -259,7 +260,7 @@ def test_said_beside(line: str, said: str) -> None:
         "./flash-moe -m m --serve -np 2 -c 4096", "python server.py --listen --api --model m --n-gpu-layers 33", "llama-swap --config config.yaml",
         "docker compose up llama", "docker model run ai/qwen3:8B-Q4_K_M", "ollama create x -f Modelfile", "ollama pull qwen3",
         "bash -c 'cd x && ./llama-server -m m.gguf'", "bash -c 'llama-server -m \"m.gguf'", "./main --help", "docker run --rm", "docker run ubuntu ls", "docker exec c",
-        "sh -c ''",
+        "sh -c ''", "sh -c 'llama-server -m m.gguf # -c 4096'", "sh -c 'llama-server -m m.gguf\nllama-server -m n.gguf -c 4096'",
     ],
 )  # fmt: skip
 def test_another_program_is_none_of_ours(line: str) -> None:
