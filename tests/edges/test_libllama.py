@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -66,6 +67,24 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("code", "said"), [("sleep(60);", "no answer within 1 s"), ("_exit(3);", "left with 3 (its last words: �[31mred)")])
+def test_what_it_starts_and_says_holds_nobody_up(tmp_path, code, said) -> None:
+    """A process of the library's own that outlives the deadline with our pipe in its hands is not waited for; colours in its log reach no terminal."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("a C compiler builds the library")
+    (tmp_path / "odd.c").write_text(
+        "#include <unistd.h>\n__attribute__((constructor)) static void start(void) {"
+        f' if (fork() == 0) {{ setsid(); sleep({4 if "sleep" in code else 0}); _exit(0); }} (void)!write(2, "\\033[31mred\\n", 9); {code} }}\n'
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(tmp_path / "odd.so"), str(tmp_path / "odd.c")], check=True, timeout=60)
+    began = time.monotonic()
+    found = ask(str(tmp_path / "odd.so"), deadline_s=1.0 if "sleep" in code else 20.0)
+    assert isinstance(found.rows, Missing)
+    assert said in found.rows.detail
+    assert time.monotonic() - began < 3.5
+
+
 @built
 @pytest.mark.parametrize(("which", "mode", "said"), FAULTS)
 def test_whatever_it_does_is_an_answer(stubs, which, mode, said) -> None:
@@ -103,6 +122,8 @@ def test_where_it_is_found(tmp_path, monkeypatch) -> None:
         assert libllama.find(environ)[0] == str(path), place
     assert len(libllama.find(environ)) == len(places)
     assert libllama.find({**environ, "BRIM_LIBLLAMA": "/named"}) == ("/named",)
+    monkeypatch.chdir(path.parent)
+    assert libllama.find({**environ, "BRIM_LIBLLAMA": path.name}) == (str(path),)  # not one of that name elsewhere
 
 
 @built

@@ -40,8 +40,8 @@ POOLING = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 def find(environ: "Mapping[str, str]", root: str = "") -> "tuple[str, ...]":
     """The paths of the libllamas that are here, at most `MOST_FOUND`; the one that is named alone, where one is."""
     named = environ.get(VARIABLE, "").strip()
-    if named:
-        return (named,)
+    if named:  # a bare name is a file here before it is one that the loader looks for
+        return (os.path.abspath(named) if os.path.isfile(named) else named,)
     found: dict[str, str] = {}
     for path in _candidates(environ, root):
         if os.path.isfile(path):
@@ -144,9 +144,12 @@ def ask(asked: "dict[str, object]", *, deadline_s: float = DEADLINE_S, environ: 
         answer, log = running.communicate(timeout=deadline_s)
     except subprocess.TimeoutExpired:
         os.killpg(running.pid, signal.SIGKILL)  # the child leads a group of its own and is not reaped yet
-        running.communicate()
+        running.wait()
+        for pipe in (running.stdout, running.stderr):  # what the library started outside that group may hold them open for ever
+            if pipe is not None:
+                pipe.close()
         return _nothing(library, shown, f"it was asked and gave no answer within {deadline_s:.0f} s")
-    last = next((line.strip() for line in reversed(log.decode("utf-8", "replace").splitlines()) if line.strip()), "")
+    last = next((_plain(line) for line in reversed(log.decode("utf-8", "replace").splitlines()) if line.strip()), "")
     if running.returncode < 0:
         name = signal.Signals(-running.returncode).name
         return _nothing(library, shown, f"it was asked and died by {name}" + (f" (its last words: {last[:200]})" if last else ""))
@@ -178,6 +181,11 @@ def ask_first(
     first = answers[0]
     assert isinstance(first.rows, Missing)
     return first.replace(rows=first.rows.replace(detail=first.rows.detail + others))
+
+
+def _plain(line: str) -> str:
+    """A line of a library's log without what a terminal would obey (engines write in colours)."""
+    return "".join(char if char.isprintable() else "�" for char in line.strip())
 
 
 def _nothing(library: str, shown: "tuple[str, ...]", why: str) -> EngineNumbers:
