@@ -37,6 +37,7 @@ class Prediction(Record):
     unpriced: tuple[str, ...] = ()
     resolved: "Record | None" = None
     start: "Start | None" = None
+    max_ctx_is_asked: bool = False  # more was asked for than the model was trained with, and it fits
 
     @property
     def verdict(self) -> str:
@@ -62,19 +63,19 @@ def predict(
     """
     plan = price(None)
     gate = judge(plan, devices, waiting=True)
-    most = checkpoint.metadata.get(f"{checkpoint.architecture}.context_length")
+    told = most = checkpoint.metadata.get(f"{checkpoint.architecture}.context_length")
     max_ctx: int | None = None
     if not plan.missing and isinstance(most, int) and all(isinstance(device.budget.usable_bytes, int) for device in devices):
         asked = int(str(plan.workload.get("ctx", 0)))
         most = max(most, asked)
         max_ctx = _largest_context(price, devices, most, asked if gate.verdict == FITS else 0)
-    trained = max_ctx is not None and max_ctx == most
     return Prediction(
         checkpoint=checkpoint,
         plan=plan,
         gate=gate,
         max_ctx=max_ctx,
-        max_ctx_is_trained=trained,
+        max_ctx_is_trained=max_ctx is not None and max_ctx == told,
+        max_ctx_is_asked=max_ctx is not None and max_ctx == most != told,
         suggestions=_suggest(gate, plan, max_ctx) if nearest is None or gate.verdict == FITS or plan.missing else nearest(),
         caveats=caveats + plan.caveats,
     )

@@ -63,6 +63,13 @@ def test_max_ctx_fits_and_the_next_does_not(brim, model) -> None:
     assert brim("fit", model, "--slots", "1", "--ctx", str(best + 256), env=env).returncode != 0
 
 
+def test_how_far_the_largest_context_was_sought_is_said(brim, model) -> None:
+    """Up to what the model was trained with; where more was asked for and fits, up to that, and it is not called trained."""
+    trained, longer = (brim("fit", model, "--device", "cpu:64GiB", *words).stdout for words in (("--ctx", "512"), ("--ctx", "65536")))
+    assert "(as trained; not looked beyond)" in trained
+    assert "largest context that fits: 65536 (as asked, longer than trained; not looked beyond)" in longer
+
+
 def test_an_unpriced_architecture_cannot_be_told(brim, tmp_path) -> None:
     """Exit 4, and what is missing is named."""
     metadata, tensors = dense_llama(layers=1, width=64, heads=4, kv_heads=2, feed_forward=128, vocab=100)
@@ -73,8 +80,8 @@ def test_an_unpriced_architecture_cannot_be_told(brim, tmp_path) -> None:
 
 
 BAD_WORDS = [
-    (("nonsense",), 2, "unknown command"), ((), 2, ""), (("fit",), 2, "MODEL"), (("fit", "x", "--ctx", "0"), 2, "--ctx"), (("fit", "x", "--ctx", "many"), 2, "--ctx"),
-    (("fit", "x", "--no-such-flag"), 2, "--no-such-flag"), (("fit", "no-such-file"), 2, "no-such-file"), (("run",), 2, "no command"),
+    (("nonsense",), 2, "unknown command"), ((), 2, ""), (("fit",), 2, "MODEL"), (("fit", "x", "--ctx", "0"), 2, "--ctx"), (("fit", "x", "--ctx", "many"), 2, "--ctx"), (("fit", "x", "--ctx", "9" * 5000), 2, "longer than any number"),
+    (("fit", "x", "--no-such-flag"), 2, "--no-such-flag"), (("fit", "no-such-file"), 2, "no-such-file"), (("run",), 2, "no command"), (("run", "true"), 2, "behind --"),
     (("run", "--memory-budget", "big", "--", "true"), 2, "no size"), (("run", "--poll", "0", "--", "true"), 2, "--poll"), (("schema", "x"), 2, "unknown document"),
     (("report", "no-such-run"), 2, "no-such-run"), (("verify", "no-such-run"), 2, "no-such-run"),
 ]  # fmt: skip

@@ -165,3 +165,5 @@ def test_a_step_is_told_without_double_negation() -> None:
     assert solution._step(down) == ("split 30,1", "saves", "3.00 MiB on cuda:0, costs 5.00 MiB on cuda:1", "")
     up = down.replace(upwards=True, fits=False)
     assert solution._step(up) == ("split 30,1", "costs", "5.00 MiB on cuda:1, saves 3.00 MiB on cuda:0", "does not fit")
+    back = down.replace(knob="slots", value="3", bytes_by_device={"cpu": 8 << 20})
+    assert solution._step(back) == ("slots 3", "costs", "8.00 MiB on cpu", "")

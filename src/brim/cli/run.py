@@ -58,9 +58,9 @@ def watchers(parser: Parser) -> None:
 def main(argv: list[str]) -> int:
     """Exit with the child's own code, 75 when it was stopped, 3 when it was refused."""
     own, command = split_command(argv)
-    asked = _parser().parse_args(own)
-    if not command:
+    if not command and not {"-h", "--help"} & set(own):  # before anything else is said of words that may be the command
         raise Usage("run: no command was given", hint="Write it behind --: brim run --memory-budget 8GiB -- python train.py")
+    asked = _parser().parse_args(own)
     profile = card_report.load_profile(asked.profile) if asked.profile else None
     limits = bounds.read(asked, profile=profile)
     bounds.check_change(limits, command)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+MOST_DIGITS = 40
+
+
 class WrongWord(ValueError):
     """A word that its flag does not take: what the types of arguments raise, with the sentence that the user reads."""
 
@@ -155,6 +158,8 @@ def time(text: str) -> int:
 
 def count(text: str) -> int:
     """An argument type: a whole number, above zero."""
+    if len(text) > MOST_DIGITS:  # nothing that is counted is near it, and Python itself reads no number of some thousand digits
+        raise WrongWord(f"{text[:MOST_DIGITS]}… is longer than any number that is asked for here")
     if not (text.isascii() and text.isdigit()) or int(text) <= 0:
         raise WrongWord(f"{text!r} is no whole number above zero")
     return int(text)

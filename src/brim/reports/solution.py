@@ -69,6 +69,8 @@ def _step(step: "Step") -> tuple[str, ...]:
     """A knob's next step in words; a device on which it does the opposite says so."""
     usual, other = ("costs", "saves") if step.upwards else ("saves", "costs")
     moved = [("" if (count > 0) == step.upwards else other + " ", format_bytes(abs(count)), device) for device, count in step.bytes_by_device.items() if count]
+    if moved and all(word for word, _, _ in moved):  # on every device
+        usual, moved = other, [("", size, device) for _, size, device in moved]
     words = ", ".join(f"{word}{size} on {device}" for word, size, device in sorted(moved, key=lambda row: row[0]))
     return (f"{step.knob} {step.value}", usual, words or "nothing", "" if step.fits else "does not fit")
 

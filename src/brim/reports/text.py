@@ -60,8 +60,9 @@ def prediction(answer: "Prediction", *, explain: bool) -> str:
         lines.extend(["", *(f"{part.name}: {part.rule}\n    [{part.source}]" for part in plan.parts)])
     lines.extend(["", *(sentence(item.device.budget) for item in answer.gate.devices)])
     if answer.max_ctx is not None:
-        trained = " (as trained; not looked beyond)" if answer.max_ctx_is_trained else ""
-        lines.append(f"largest context that fits: {answer.max_ctx}{trained}" if answer.max_ctx else "largest context that fits: none")
+        why = "as trained" if answer.max_ctx_is_trained else "as asked, longer than trained" if answer.max_ctx_is_asked else ""
+        bound = f" ({why}; not looked beyond)" if why else ""
+        lines.append(f"largest context that fits: {answer.max_ctx}{bound}" if answer.max_ctx else "largest context that fits: none")
     lines.extend(f"try: {item}" for item in answer.suggestions)
     lines.extend(f"default: {item}" for item in answer.defaults)
     lines.extend(f"not priced: {item}" for item in answer.unpriced)
