@@ -272,11 +272,11 @@ def test_what_a_killed_governor_was_doing_is_told(tmp_path) -> None:
     os.kill(_sleepers("67")[0], signal.SIGKILL)
     path = next(body for kind, body in lines(tmp_path / "run") if kind == "launched")["control"]
     page = control.Page(path)
-    page.foretell(1, 2, "stop:terminating: memory is short\n")
+    page.foretell(1, 2, "stop:terminating: memory is\x1b short\n")
     ended(brim(tmp_path, "--", "true", name="other"))
     said = subprocess.run([sys.executable, "-m", "brim", "verify", str(tmp_path / "run")], env=ENV, capture_output=True, text=True, check=True).stdout
     assert "brim was killed while it did this" in said
-    assert "stop:terminating: memory is short" in said
+    assert "stop:terminating: memory is� short" in said
     page.told()
     page.close()
     ended(brim(tmp_path, "--", "true", name="third"))

@@ -76,8 +76,9 @@ def verified(path: str, lines: int, head: str, signer: str | None = None, *, fin
     open_end = "" if finished else "The run is unfinished: it is still going, or it ended without a report; lines cut off its end cannot be told.\n"
     if interrupted:
         open_end = "The run has ended, and brim was ended before it wrote the report: the end record holds it, and brim report writes it.\n"
-    if foretold:
-        open_end += f"brim was killed while it did this, which stands on the control page and under no chain: {'; '.join(foretold.splitlines())}\n"
+    if foretold:  # the job can write there, too
+        acts = "; ".join(clean(line, 4000) for line in foretold.splitlines())
+        open_end += f"brim was killed while it did this, which stands on the control page and under no chain: {acts}\n"
     return f"{path}: {lines} lines, chain intact, head {head}\n{open_end}{said}"
 
 
