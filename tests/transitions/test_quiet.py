@@ -205,3 +205,18 @@ def test_what_one_look_showed_bears_one_stamp() -> None:
     seen = seen.replace(look=seen.look.replace(words=drive.words))
     Notes(WIDE, parts).note(drive.state, now, seen, (drive.now, 7), None)
     assert [(kind, at) for kind, _, at in parts.lines] == [(kind, drive.now) for kind in ("checkpoint", "evaluated", "sample")]
+
+
+@pytest.mark.parametrize(("poll", "written"), [(0.1, [5, 10, 15, 20]), (1, [5, 10]), (2, [3, 6, 9]), (3, [1, 2, 3]), (5, [1])])
+def test_a_killed_governor_takes_few_glances_along(poll, written) -> None:
+    """Glances are in the journal by fives or when four seconds have passed; where polls are further apart than two seconds each at once, as whole looks are."""
+    limits = WIDE.replace(poll_ns=int(poll * SECOND))
+    drive = settled()
+    clock = FakeClock(drive.now)
+    parts = Parts(clock, [((), 20 * GIB, GIB)] * (int(10 / poll) if poll >= 1 else 20) + [((), None, 0)] * 3)
+    counts = []
+    parts.append = lambda *_, **how: counts.append(parts.taken) or bool(how)
+    glance, parts.taken = parts.glance, 0
+    parts.glance = lambda: setattr(parts, "taken", parts.taken + 1) or glance()
+    Glances(limits, eyes=parts, journal=parts, clock=clock, wakes=parts, page=None).until_needed(drive.band, seen_of(drive), lambda: False)
+    assert sorted(set(counts)) == [count for count in written if count * poll < 10 or poll < 1]

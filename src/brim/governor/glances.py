@@ -2,11 +2,12 @@
 
 A whole look touches a hundred times as much code and data as a glance, and once a second all of it has to come back into the processor's caches. What a glance
 does not ask (pressure, disk, who is of the job) is asked at least every `quiet.LONGEST_NS`; the kernel's own notices, a signal, the end of the job and a word on
-the control page end the glances at once. Each glance becomes a sample in the journal, with what it read and nothing else; they are written down by fives, and by
-the next whole look after it has acted.
+the control page end the glances at once. Each glance becomes a sample in the journal, with what it read and nothing else; they are written down by fives, every
+four seconds at the latest, and by the next whole look after it has acted.
 """
 
 from brim import control
+from brim.governor.notes import SELDOM_NS
 from brim.policy import quiet
 from brim.policy.states import RUN
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
             ...
 
 
-AT_ONCE = 5
+# As the journal itself does with lines that may wait: a governor that is killed takes no more than that along.
+AT_ONCE, AT_ONCE_NS = 5, 4_000_000_000
 
 
 class Glances:
@@ -67,7 +69,7 @@ class Glances:
                 return ()
             step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
             self._kept.append((now, self._clock.wall_ns(), free, held, available, step, tokens))
-            if len(self._kept) - self._written >= AT_ONCE:
+            if len(self._kept) - self._written >= AT_ONCE or now - self._kept[self._written][0] >= AT_ONCE_NS or poll > SELDOM_NS:
                 self._write()
 
     def caught_up(self, state: "State") -> "State":
@@ -90,5 +92,5 @@ class Glances:
             body: dict[str, object] = {"level": RUN, "held_bytes": held, "free_bytes": free, "processes": processes, "host": {"available_bytes": available}}
             if words is not None:
                 body["job"] = {"step": step, "tokens": tokens, "phase": words.phase}
-            self._journal.append("sample", body, durable=False, may_wait=True, stamp=(now, wall))
+            self._journal.append("sample", body, durable=False, may_wait=self._limits.poll_ns <= SELDOM_NS, stamp=(now, wall))
         self._written = len(self._kept)
