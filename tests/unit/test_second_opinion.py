@@ -10,7 +10,8 @@ from brim.facts.device import Device, Memory
 from brim.facts.engine import EngineNumbers, EngineRow
 from brim.facts.workload import LlamaWorkload
 from brim.probes import engine
-from brim.second_opinion import as_it_saw, as_it_was_asked, comparable, compare, experts, notes, unasked, words
+from brim.reports.solution import second_opinion
+from brim.second_opinion import Row, SecondOpinion, as_it_saw, as_it_was_asked, comparable, compare, experts, notes, unasked, words
 from brim.units import MIB, exactly
 from brim.values import Missing
 
@@ -137,3 +138,11 @@ def test_what_else_makes_them_part() -> None:
     assert "not about the cuda:0" in notes("llama", (given,), (host(("avx2",)),))[0]
     assert notes("llama", (host(("avx2",)),), (host(("avx2",)),)) == ()
     assert "two reservations" in notes("minimax-01", (), ())[0]
+
+
+def test_what_an_engine_says_reaches_no_terminal_as_it_is() -> None:
+    """Device names, reasons and the command lose what a terminal would obey; the table stays one line a row."""
+    row = Row(device="CPU\x1b[2J", what="weights", brim_bytes=MIB, engine_mib=1, agrees=True)
+    lines = second_opinion(SecondOpinion(command=("./x\x1b[31m", "a\nb"), build=1, rows=(row,), why=("exit 1: \x1b]0;title\x07\nmore",)))
+    assert len(lines) == 5
+    assert all(line.isprintable() for line in lines)

@@ -110,13 +110,13 @@ def terminal(found: "Solution", *, explain: bool) -> str:
 
 
 def second_opinion(opinion: "SecondOpinion") -> list[str]:
-    """The engine's own table beside brim's, and why they part."""
-    lines = ["", "the engine itself:" + (f" {' '.join(opinion.command)}" if opinion.command else "")]
+    """The engine's own table beside brim's, and why they part; the engine's words are made safe for a terminal."""
+    lines = ["", "the engine itself:" + (f" {clean(' '.join(opinion.command), 4000)}" if opinion.command else "")]
     if opinion.rows:
         head = ("device", "what", "brim", "engine", "")
         cells = [
             (
-                row.device,
+                clean(row.device),
                 row.what,
                 format_bytes(row.brim_bytes),
                 f"{row.engine_mib} MiB" if row.engine_bytes is None else format_bytes(row.engine_bytes),
@@ -125,4 +125,4 @@ def second_opinion(opinion: "SecondOpinion") -> list[str]:
             for row in opinion.rows
         ]
         lines.extend("  " + line for line in table([head, *cells], right=(2, 3)))
-    return [*lines, *(f"  {item}" for item in opinion.why)]
+    return [*lines, *(f"  {clean(item, 4000)}" for item in opinion.why)]
