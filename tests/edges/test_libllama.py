@@ -75,14 +75,14 @@ def test_what_it_starts_and_says_holds_nobody_up(tmp_path, code, said) -> None:
         pytest.skip("a C compiler builds the library")
     (tmp_path / "odd.c").write_text(
         "#include <unistd.h>\n__attribute__((constructor)) static void start(void) {"
-        f' if (fork() == 0) {{ setsid(); sleep({4 if "sleep" in code else 0}); _exit(0); }} (void)!write(2, "\\033[31mred\\n", 9); {code} }}\n'
+        f' if (fork() == 0) {{ setsid(); sleep({20 if "sleep" in code else 0}); _exit(0); }} (void)!write(2, "\\033[31mred\\n", 9); {code} }}\n'
     )
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(tmp_path / "odd.so"), str(tmp_path / "odd.c")], check=True, timeout=60)
     began = time.monotonic()
     found = ask(str(tmp_path / "odd.so"), deadline_s=1.0 if "sleep" in code else 20.0)
     assert isinstance(found.rows, Missing)
     assert said in found.rows.detail
-    assert time.monotonic() - began < 3.5
+    assert time.monotonic() - began < 15
 
 
 @built

@@ -129,6 +129,7 @@ TYPED: "list[tuple[str, dict[str, object]]]" = [
     ('sudo -E env "PATH=$PATH" ./llama-server -m m.gguf -c 4096 -ngl 10', {"ctx": 4096, "gpu_layers": 10}),
     ("taskset -c 0-15 ./llama-cli -m m.gguf -t 16 -c 2048 -n 128", {"ctx": 2048}),
     ("sh -c 'exec llama-server -m m.gguf -c 4096 -ngl 99'", {"ctx": 4096, "gpu_layers": 99}),
+    *((f"bash -c 'llama-server -m m.gguf -c 4096 {rest}'", {"ctx": 4096, "unpriced": ()}) for rest in ("2>&1", "2>/dev/null", "&> log", "|& tee log", "2>&1 | tee log")),
     ("bash -c '\n  llama-server \\\n -m m.gguf \\\n\t-c 4096\n'", {"ctx": 4096, "unpriced": ()}),
     ("bash -lc \"CUDA_VISIBLE_DEVICES=1 ./llama-server -m m.gguf -c 4096 -ot 'blk.(0|1)=CPU' > /tmp/log 2>&1\"", {"ctx": 4096, "visible": ("1",), "override_tensors": (("blk.(0|1)", "CPU"),)}),
     ("gdb -ex run --args ./llama-server -m m.gguf -c 4096", {"ctx": 4096}),

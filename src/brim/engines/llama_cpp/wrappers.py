@@ -111,16 +111,18 @@ def _skip_own(words: tuple[str, ...], arity: dict[str, int], plain: int) -> tupl
 
 def _script(text: str) -> tuple[str, ...]:
     """The one command of a shell's `-c` text, up to a pipe or a redirection; empty where the text does more than that (a second line, a comment)."""
+    import re
     import shlex
 
-    # a line that goes on is one line; any other end of a line ends the command
-    lexer = shlex.shlex(text.replace("\\\n", "").strip(), posix=True, punctuation_chars="();<>|&\n")
+    # a line that goes on is one line; any other end of a line ends the command; the number of what is redirected (`2>&1`) is no word
+    text = re.sub(r"(?<=\s)\d(?=[<>])", "", text.replace("\\\n", "").strip())
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace, lexer.whitespace_split = " \t\r", True
     lexer.commenters = ""
     found: list[str] = []
     try:
         for word in lexer:
-            if word in ("|", ">", ">>", "<", ">&", "&"):
+            if word in ("|", "|&", ">", ">>", ">|", "<", ">&", "&>", "&>>", "&"):
                 break
             if set(word) <= set("();<>|&\n") or word.startswith("#"):
                 return ()
