@@ -127,6 +127,7 @@ TYPED: "list[tuple[str, dict[str, object]]]" = [
         {"ctx": 4096, "slots": 2, "cache_ram_mib": 0, "kv_unified": True, "ctk": "q8_0", "ctv": "q8_0", "flash_attn": "on"},
     ),
     ('sudo -E env "PATH=$PATH" ./llama-server -m m.gguf -c 4096 -ngl 10', {"ctx": 4096, "gpu_layers": 10}),
+    ("numactl --cpunodebind 0 --membind 0 ./llama-server -m m.gguf -c 2048", {"ctx": 2048}),
     ("taskset -c 0-15 ./llama-cli -m m.gguf -t 16 -c 2048 -n 128", {"ctx": 2048}),
     ("sh -c 'exec llama-server -m m.gguf -c 4096 -ngl 99'", {"ctx": 4096, "gpu_layers": 99}),
     *((f"bash -c 'llama-server -m m.gguf -c 4096 {rest}'", {"ctx": 4096, "unpriced": ()}) for rest in ("2>&1", "2>/dev/null", "&> log", "|& tee log", "2>&1 | tee log")),

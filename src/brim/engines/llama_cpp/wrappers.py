@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _WRAPPERS: "dict[str, dict[str, int]]" = {
     "nice": {"-n": 1, "--adjustment": 1}, "ionice": {"-c": 1, "-n": 1, "-p": 1}, "nohup": {}, "setsid": {}, "time": {"-f": 1, "-o": 1},
     "stdbuf": {"-i": 1, "-o": 1, "-e": 1},
-    "taskset": {"-c": 1}, "numactl": {"-m": 1, "-N": 1, "-C": 1, "-i": 1, "-p": 1}, "sudo": {"-u": 1, "-g": 1}, "chrt": {}, "prlimit": {},
+    "taskset": {"-c": 1, "--cpu-list": 1}, "sudo": {"-u": 1, "-g": 1}, "chrt": {}, "prlimit": {},
+    "numactl": dict.fromkeys(("-m", "-N", "-C", "-i", "-p", "--membind", "--cpunodebind", "--physcpubind", "--interleave", "--preferred"), 1),
     "exec": {}, "command": {}, "doas": {"-u": 1}, "prime-run": {}, "valgrind": {}, "strace": {"-o": 1, "-e": 1}, "gdb": {"-ex": 1, "-x": 1},
     "timeout": {"-k": 1, "-s": 1}, "srun": {"-n": 1, "-p": 1, "-N": 1, "-c": 1, "-G": 1}, "env": {"-u": 1, "-C": 1}, "systemd-inhibit": {},
     "caffeinate": {"-t": 1, "-w": 1}, "screen": {"-S": 1, "-dmS": 1, "-L": 0}, "perf": {"-e": 1, "-o": 1, "-F": 1}, "nsys": {"-o": 1, "-t": 1},
