@@ -32,7 +32,11 @@ def make(limits: "Limits", clock: "Clock", *, resumed_from: int) -> "Page | None
 
 def _sweep(folder: str) -> None:
     """Take away pages whose governor and job are both gone; one that tells what its governor was doing when it was killed stays for a week (brim verify reads it)."""
-    for entry in os.listdir(folder):
+    try:
+        entries = os.listdir(folder)
+    except OSError:  # somebody else's runtime folder, as after `su`: the next place is taken
+        return
+    for entry in entries:
         if not (entry.startswith(f"brim-{os.getuid()}-") and entry.endswith(".control")):
             continue
         try:

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from brim import control
+from brim import control, pages
+from brim.clock import FakeClock
+from brim.facts.settings import Limits
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "src")
 
@@ -219,3 +221,22 @@ def test_a_step_costs_about_a_microsecond(page):
         "for _ in range(20):\n t=time.perf_counter_ns()\n for i in range(2000): step(i)\n best=min(best,(time.perf_counter_ns()-t)/2000)\nprint(best)"
     )
     assert float(job(page.path, code).said()) < 2000
+
+
+def test_a_runtime_folder_of_somebody_elses_is_passed_over(tmp_path, monkeypatch):
+    """After `su`, XDG_RUNTIME_DIR may still name a folder that can neither be listed nor written: the page lies in the next place."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    lists, creates = os.listdir, control.Page.create
+
+    def refused(folder):
+        if str(folder).startswith(str(tmp_path)):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return folder
+
+    monkeypatch.setattr(os, "listdir", lambda folder: lists(refused(folder)))
+    monkeypatch.setattr(control.Page, "create", lambda path, **words: creates(refused(path), **words))
+    made = pages.make(Limits(), FakeClock(), resumed_from=-1)
+    assert made is not None
+    assert not made.path.startswith(str(tmp_path))
+    pages.put_away(made)
+    assert not os.path.exists(made.path)
