@@ -52,6 +52,7 @@ def test_a_reader_that_has_enough(tmp_path) -> None:
 def test_characters_that_the_stream_lacks(tmp_path) -> None:
     """An ASCII stream gets escapes, JSON stays JSON, and bytes that are no text come back as they were."""
     assert shell(tmp_path, '"$@"', "--help", PYTHONIOENCODING="ascii").returncode == 0
+    assert shell(tmp_path, '"$@"', "--help", LC_ALL="POSIX", PYTHONUTF8="0").returncode == 0  # there Python's own way with them is another
     for encoding in ("ascii", "utf-8"):
         found = shell(tmp_path, f'"$@" --json --run-dir "$(printf "{encoding}\\377")" -- sh -c : é "$(printf "\\376")" 2>err', "run", PYTHONIOENCODING=encoding)
         assert found.returncode == 0

@@ -134,7 +134,9 @@ def _open_streams() -> bool:
         sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 — for as long as we live
         sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", "") == "strict" and hasattr(stream, "reconfigure"):
+        errors = getattr(stream, "errors", "")
+        lacks = errors == "surrogateescape" and stream.encoding.lower() not in ("utf-8", "utf8")  # with UTF-8 a name's odd bytes go out as they are
+        if (errors == "strict" or lacks) and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     return mute
 
