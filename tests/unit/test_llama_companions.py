@@ -224,6 +224,7 @@ def test_the_host_grows_by_prompts_and_checkpoints(model: Checkpoint) -> None:
     checkpoints = growth(window, resolved)[1]
     assert checkpoints.bytes.high == (held // 2 + held // 2) * 32 * 2
     tight = warnings(plan, parts, plan.on("cpu").high + 100 * MIB)
-    assert "--cache-ram at 100" in tight[0]
+    assert "--cache-ram between 0 and 100" in tight[0]
+    assert warnings(plan, parts, plan.on("cpu").high)[0].endswith("give --cache-ram 0")  # less than 0 would be no limit
     assert warnings(plan, parts, None)
     assert warnings(plan, (), None) == ()

@@ -60,4 +60,5 @@ def warnings(plan: Plan, parts: tuple[Part, ...], usable: "int | None") -> tuple
     if usable is None or held + most <= usable:
         return (said,)
     room = max(0, usable - held) // MIB
-    return (f"{said}; with all of it the host's budget would be passed by {format_bytes(held + most - usable)}: keep --cache-ram at {room} or less",)
+    keep = f"keep --cache-ram between 0 and {room}" if room else "give --cache-ram 0"  # below 0 it has no limit (common/arg.cpp, b11434)
+    return (f"{said}; with all of it the host's budget would be passed by {format_bytes(held + most - usable)}: {keep}",)
