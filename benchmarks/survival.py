@@ -1,6 +1,6 @@
 """Who ends with a complete checkpoint? brim, earlyoom, nohang and nobody, side by side, on a job that grows while it saves.
 
-    python benchmarks/survival.py [--trials N] [--rates 0.2,0.5,0.8,1,2,3] [--tools brim_coop,…] [--write docs/evidence/governor-survival.md]
+    python benchmarks/survival.py [--trials N] [--rates 0.2,0.5,0.8,0.95,1,2,3] [--tools brim_coop,…] [--write docs/evidence/governor-survival.md]
 
 The cliff is a real v1 memory cgroup of our own (the kernel kills at its limit); every tool has the same gap in MiB between its threshold and the cliff. The system-wide
 killers run in a PID namespace of their own, where they see the machine's memory and can signal nothing but the hog. Needs root, cgroup v1 memory, gcc; earlyoom and nohang
@@ -297,7 +297,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--flat-trials", type=int, default=None)
-    parser.add_argument("--rates", default="0.2,0.5,0.8,1,2,3")
+    parser.add_argument("--rates", default="0.2,0.5,0.8,0.95,1,2,3")
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--write")
     parser.add_argument("--rows", help="a JSON-lines file that keeps every trial: rows in it count too, new ones are added")
