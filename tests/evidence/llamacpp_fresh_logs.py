@@ -179,6 +179,9 @@ def _spelled(build):
     return f"b{build[0]}–b{build[1]}" if isinstance(build, list) else build or "unknown"
 
 
+WHERE = "`public-file:N`: the number of a text file in a crawl of public source repositories; the crawl tells no address, so that such a log can only be found again by its words."
+
+
 def main():
     now = [(row, found) for row in rows() for found in compared(row)]
     for part, path in FIRST.items():
@@ -230,7 +233,7 @@ def main():
         span = overhead(backend).bytes
         held = "held" if span.low <= seen * MIB <= span.high else "not held"
         lines.append(f"| {backend} | {card} | {seen} | {how} ({where}) | {span.low // MIB} to {span.high // MIB}, likely {span.likely // MIB} | {held} |")
-    lines += ["", "## Where each was read", "", *(f"- {row['id']}: {row['source']}" for row in rows())]
+    lines += ["", "## Where each was read", "", WHERE, "", *(f"- {row['id']}: {row['source']}" for row in rows())]
     OUT.write_text("\n".join([*lines, ""]))
     print(OUT)
 
