@@ -90,3 +90,21 @@ def test_a_document_in_a_file_names_any_path(tmp_path) -> None:
     assert (found.returncode, found.stderr) == (0, b"")
     with open(out, encoding="utf-8") as file:
         assert json.load(file)["report_path"] == out
+
+
+@pytest.mark.parametrize("most", [14, 22])
+def test_what_brim_itself_lacks_is_said(tmp_path, most: int) -> None:
+    """Out of file descriptors: one sentence that names the limit and what raises it, as text and as JSON."""
+    for words in (("run", "--run-dir", "one", "--", "true"), ("run", "--json", "--run-dir", "two", "--", "true")):
+        found = shell(tmp_path, f'ulimit -n {most}; "$@"', *words)
+        said = found.stdout + found.stderr
+        assert found.returncode == 1
+        assert b"Too many open files" in said
+        assert b"ulimit -n" in said
+        assert b"internal error" not in said
+
+
+def test_a_full_disk_is_said_once(tmp_path) -> None:
+    """A JSON answer, and the JSON of its fault, on a disk that is full: one sentence, not the same one twice."""
+    found = shell(tmp_path, '"$@" >/dev/full', "devices", "3090", "--json")
+    assert found.stderr.count(b"No space left on device") == 1

@@ -37,6 +37,7 @@ COMMANDS = {
 
 _SHORT = ("fit", "inspect", "probe", "solve")
 _GOVERNING = ("run", "soak", "resume")  # their exit code is the job's, whoever listens
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class _Talk:
@@ -119,6 +120,9 @@ def _guarded(words: list[str]) -> int:
                 raise Usage(f"standard output: {fault.strerror}", hint="The answer is not complete: send it where there is room.") from None
         if os.environ.get("BRIM_TRACEBACK"):
             raise
+        if isinstance(fault, MemoryError) or (isinstance(fault, OSError) and fault.errno in _EXHAUSTED):
+            said = fault.strerror if isinstance(fault, OSError) else "no more memory may be had"
+            raise BrimError(f"brim itself ran out of what it needs here: {said}", hint="Raise the limit (ulimit -n, ulimit -v), or close something.") from None
         raise BrimError(f"internal error: {type(fault).__name__}: {fault}", hint="Set BRIM_TRACEBACK=1 and report what it prints.") from None
 
 
@@ -180,7 +184,8 @@ def _fail(fault: BrimError, words: list[str]) -> int:
         try:
             print(text, flush=True)
         except OSError as lost:
-            print(f"brim: standard output: {lost.strerror}; it would have said: {fault}", file=sys.stderr)
+            more = "" if str(fault).startswith("standard output: ") else f"; it would have said: {fault}"
+            print(f"brim: standard output: {lost.strerror}{more}", file=sys.stderr)
     else:
         said = "".join(char if char.isprintable() or char == "\n" else "�" for char in str(fault))  # it may quote a file that an enemy wrote
         print(f"brim: {said}\n      {fault.hint}", file=sys.stderr)
