@@ -98,7 +98,7 @@ def test_what_brim_itself_lacks_is_said(tmp_path, most: int) -> None:
     for words in (("run", "--run-dir", "one", "--", "true"), ("run", "--json", "--run-dir", "two", "--", "true")):
         found = shell(tmp_path, f'ulimit -n {most}; "$@"', *words)
         said = found.stdout + found.stderr
-        assert found.returncode == 1
+        assert found.returncode == 2
         assert b"Too many open files" in said
         assert b"ulimit -n" in said
         assert b"internal error" not in said

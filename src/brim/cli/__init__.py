@@ -122,7 +122,7 @@ def _guarded(words: list[str]) -> int:
             raise
         if isinstance(fault, MemoryError) or (isinstance(fault, OSError) and fault.errno in _EXHAUSTED):
             said = fault.strerror if isinstance(fault, OSError) else "no more memory may be had"
-            raise BrimError(f"brim itself ran out of what it needs here: {said}", hint="Raise the limit (ulimit -n, ulimit -v), or close something.") from None
+            raise Usage(f"brim itself ran out of what it needs here: {said}", hint="Raise the limit (ulimit -n, ulimit -v), or close something.") from None
         raise BrimError(f"internal error: {type(fault).__name__}: {fault}", hint="Set BRIM_TRACEBACK=1 and report what it prints.") from None
 
 
