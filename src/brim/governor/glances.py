@@ -8,12 +8,13 @@ four seconds at the latest, and by the next whole look after it has acted.
 
 from brim import control
 from brim.governor.notes import SELDOM_NS
+from brim.journal.store import COMPANY, COMPANY_NS
 from brim.policy import quiet
 from brim.policy.states import RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
 
     from brim.control import Page
     from brim.facts.settings import Limits
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
 
     Extremes = tuple[int, int | None, int | None]
 
-    class Ear(Protocol):
-        """What else may want a whole look."""
-
-        def __call__(self) -> bool:
-            """Whether somebody has asked for something."""
-            ...
-
-
-# As the journal itself does with lines that may wait: a governor that is killed takes no more than that along.
-AT_ONCE, AT_ONCE_NS = 5, 4_000_000_000
-
 
 class Glances:
     """Glances over one run; those since the last whole look are kept until the next one has been decided on and acted upon."""
@@ -46,7 +36,7 @@ class Glances:
         self._kept: list[tuple[int, int, int, int, int, int, int]] = []  # monotonic and wall ns; free, held and available bytes; the job's step and tokens
         self._after: Seen | None = None
 
-    def until_needed(self, band: "Quiet", seen: "Seen", asked: "Ear") -> tuple[str, ...]:
+    def until_needed(self, band: "Quiet", seen: "Seen", asked: "Callable[[], bool]") -> tuple[str, ...]:
         """Wait and glance until a whole look is due; the names of what came (none: the time is over, or free memory left the band). `seen` is the look that gave the band."""
         limits, page, poll = self._limits, self._page, self._limits.poll_ns
         said = None if page is None else page.said()
@@ -69,7 +59,7 @@ class Glances:
                 return ()
             step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
             self._kept.append((now, self._clock.wall_ns(), free, held, available, step, tokens))
-            if len(self._kept) - self._written >= AT_ONCE or now - self._kept[self._written][0] >= AT_ONCE_NS or poll > SELDOM_NS:
+            if len(self._kept) - self._written >= COMPANY or now - self._kept[self._written][0] >= COMPANY_NS or poll > SELDOM_NS:
                 self._write()
 
     def caught_up(self, state: "State") -> "State":

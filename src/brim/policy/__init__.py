@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["CHECKPOINT", "Decision", "Intent", "Limits", "Look", "State", "begin", "decide"]
 
 FASTEST_NS, FAST_NS = 10_000_000, 100_000_000
-# No memory fills faster than this (earlyoom assumes 6000 MiB/s): near the floor, look again before it could be reached.
-FASTEST_FILL = 6 << 30
-NEAR_BYTES = 256 << 20
 
 
 def begin(now: int) -> State:
@@ -214,11 +211,7 @@ def _next_look(limits: Limits, state: State) -> int:
         if trend.to_floor_ns >= 0 and trend.rate > 0:
             wait = min(wait, max(trend.to_floor_ns // 8, FASTEST_NS))
         if trend.samples:
-            room = max(trend.samples[-1][1] - limits.floor_bytes, 0)
-            if not (limits.woken and trend.device == "cpu"):
-                wait = min(wait, max(room * 1_000_000_000 // FASTEST_FILL, FAST_NS))
-            elif room < NEAR_BYTES:  # the kernel will wake us; a guard that has looked just now acts several times as fast as one that slept for a second
-                wait = min(wait, FAST_NS)
+            wait = min(wait, max(forecast.reach_ns(limits, trend.device, trend.samples[-1][1]), FAST_NS))
     if state.ask is not None:
         wait = min(wait, FAST_NS)
     if any(ORDER[track.level] >= ORDER[THROTTLE] and track.kind == HEAT for track in state.tracks):

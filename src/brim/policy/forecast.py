@@ -16,6 +16,9 @@ SETTLE_NS = 2_000_000_000
 KEPT = 24
 # Growth below this share of the room per second is flat.
 FLAT_SHARE = 0.02
+# No memory fills faster than this (earlyoom assumes 6000 MiB/s): near the floor, look again before it could be reached.
+FASTEST_FILL = 6 << 30
+NEAR_BYTES = 256 << 20
 LOADING = ("loading", "warmup", "compile", "starting")
 
 
@@ -67,6 +70,17 @@ def _until(room: int, rate: int) -> int:
     if room <= 0:
         return 0
     return int(room / rate * 1e9) if rate > 0 else -1
+
+
+def reach_ns(limits: Limits, device: str, free: int) -> int:
+    """Give the time (ns) in which the floor could be reached at the fastest that memory fills; where the kernel will wake us, the poll, but at once when it is near.
+
+    A guard that has looked just now acts several times as fast as one that slept for a second.
+    """
+    room = max(free - limits.floor_bytes, 0)
+    if limits.woken and device == "cpu":
+        return 0 if room < NEAR_BYTES else limits.poll_ns
+    return room * 1_000_000_000 // FASTEST_FILL
 
 
 def arm(look: Look, trend: Trend, now: int) -> Trend:

@@ -43,7 +43,7 @@ def quiet(limits: Limits, look: Look, decision: Decision, now: int) -> Quiet:
     free = trend.samples[-1][1]
     room = free - signals.floor_of(limits) - limits.margin(trend.device)
     width = room // max(PART, 4 * forecast.horizon_ns(limits, state) // limits.poll_ns)
-    if width <= 0 or not _far(limits, free - width):
+    if width <= 0 or forecast.reach_ns(limits, trend.device, free - width) < limits.poll_ns:  # nearer, the pace is faster than the poll
         return NOT_QUIET
     dues = [now + LONGEST_NS]
     if limits.run_ns:
@@ -70,14 +70,6 @@ def _at_rest(limits: Limits, state: State, look: Look) -> bool:
         for track in state.tracks
         if track.kind != PRESSURE or track.value is not None
     )
-
-
-def _far(limits: Limits, free: int) -> bool:
-    """Say whether the floor is so far away that the pace stays the poll (see `policy._next_look`)."""
-    from brim.policy import FASTEST_FILL, NEAR_BYTES
-
-    room = max(free - limits.floor_bytes, 0)
-    return room >= NEAR_BYTES if limits.woken else room * 1_000_000_000 // FASTEST_FILL >= limits.poll_ns
 
 
 def free_bytes(limits: Limits, available: int, held: int) -> int:
