@@ -51,6 +51,8 @@ AHEAD_AT, AHEAD_MAX = 68 * 8, 4096 - 68 * 8
 # Words that the job writes (second half of the page: never on one cache line with the governor's).
 W_JOB_PID, W_JOB_BEAT, W_STEP, W_TOKENS, W_PHASE, W_SEEN, W_ANSWERED, W_EVALUATIONS = range(512, 520)
 W_CK_SEQ, W_CK_STEP, W_CK_STARTED, W_CK_ENDED, W_CK_COMPLETE, W_CK_REQUEST, W_CK_LENGTH, W_CK_SUM = range(528, 536)
+# Where the job's words stand that change only when it says something: offset and length in bytes.
+SAID = ((W_JOB_PID * 8, 8), (W_PHASE * 8, (W_CK_SUM + 1 - W_PHASE) * 8))
 PATH_AT, PATH_MAX = 4096 + 512, 3072
 _U64 = (1 << 64) - 1
 
@@ -160,9 +162,14 @@ class Page:
         words[W_CK_SUM] = _sum(sequence + 1, fields, raw)
         words[W_CK_SEQ] = sequence + 1
 
-    def said(self) -> "tuple[int, bytes]":
+    def said(self) -> bytes:
         """Everything the job says but its beat and its counters of steps and tokens, to tell whether it has said something new."""
-        return self.words[W_JOB_PID], self._map[W_PHASE * 8 : (W_CK_SUM + 1) * 8]
+        return b"".join(self._map[at : at + size] for at, size in SAID)
+
+    @property
+    def map(self) -> mmap.mmap:
+        """The page itself, for whoever looks at it by its address."""
+        return self._map
 
     def last_checkpoint(self) -> "CheckpointNote | None":
         """The last checkpoint that the job published; None where there is none or one is being written (look again)."""

@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from brim.probes.kept import File
     from brim.probes.scripted import Script
     from brim.probes.watch import Watch
     from brim.seams import Clock
@@ -97,9 +98,17 @@ class Machine:
         unwatched = tuple(row for row in self._first if not any(row.backend == BACKENDS.get(vendor) for vendor in answers))
         return self._settled(now_ns, (*self._rows(answers), *unwatched), host)
 
-    def glance(self) -> "int | None":
-        """What the host has available now (bytes), without the devices; None where that cannot be told without a whole look."""
-        return None if self._script is not None or self._watches is None else self._host.glance()
+    def files(self) -> "list[File]":
+        """The files that tell what the host has available, without the devices; none where that cannot be told without a whole look."""
+        return [] if self._script is not None or self._watches is None else self._host.files()
+
+    def available(self, numbers: "tuple[int, ...]") -> "int | None":
+        """What the host has available (bytes), by the numbers of `files`; None where that cannot be told."""
+        return self._host.available(numbers)
+
+    def asides(self) -> "dict[str, tuple[int, str]]":
+        """What of the host is asked seldom: by name an open file, or -1 and the path of a file system."""
+        return self._host.asides()
 
     def _ask(self, present: Present) -> "dict[str, Answer]":
         """The answers of the vendors that are here, all within the deadline; nvidia-smi where the library could not be loaded."""

@@ -22,6 +22,9 @@ from brim.facts.device import Device, Memory, Reading
 from brim.facts.extras import Extras
 from brim.gate import DOES_NOT_FIT
 from brim.governor import Ending, Eyes, Governor, Hands
+from brim.governor.vigils import Vigils, asides
+from brim.policy import quiet
+from brim.probes import vigil
 from brim.probes.host import HostProbe
 from brim.probes.process import ProcessProbe, first_is_shell
 from brim.probes.wakes import Wakes
@@ -190,6 +193,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         page=page,
         watch=watch,
         glances=_may_glance(limits, extras),
+        vigils=_vigils(child, probe, limits, wakes[0], page, clock),
     )
     usual = come_first()
     try:
@@ -329,6 +333,17 @@ def _under_signals(governor: Governor, hands: Hands, child: Child, wakes: Wakes,
 def _may_glance(limits: "Limits", extras: Extras) -> bool:
     """Whether looks may be left out while nothing is near: not where each is shown to somebody, keeps something else going, or reaps for a whole container."""
     return extras.watch is None and extras.artifact is None and not extras.throughput[0] and limits.power_cap_w is None and os.getpid() != 1
+
+
+def _vigils(child: Child, probe: "Probe", limits: "Limits", wakes: Wakes, page: "Page | None", clock: "Clock") -> "Vigils | None":
+    """The built loop that looks between glances; None where it was not built, or time is not the machine's."""
+    loop = vigil.library() if isinstance(clock, SystemClock) else None
+    where = getattr(probe, "asides", None)
+    if loop is None or where is None:
+        return None
+    seldom = asides(loop, where(), quiet.asides(limits), poll_ns=limits.poll_ns)
+    orphans = [(vigil.child(loop, kind, of, how), 0, 0) for kind, of, how in child.waits()]
+    return Vigils(loop, epoll=wakes.fileno(), page=page, asides=[*seldom, *orphans])
 
 
 def _make_wakes(child: Child, group: Group, probe: "Probe", limits: "Limits", clock: "Clock") -> "tuple[Wakes, bool]":

@@ -13,6 +13,7 @@ from brim.governor.glances import Glances
 from brim.governor.notes import Notes
 from brim.policy.quiet import LONGEST_NS, NOT_QUIET, catch_up, free_bytes, quiet
 from brim.units import GIB, MIB
+from brim.values import Missing
 
 from .driver import FAILED, LIMITS, Drive
 
@@ -136,8 +137,14 @@ class Parts:
         self.now = self.script.pop(0)
         return self.now[0]
 
-    def glance(self):
-        return None if self.now[1] is None else (self.now[1], self.now[2])
+    def files(self):
+        return [(self, ((b"available ", 1, 8), (b"held ", 1, 8)))]
+
+    def read(self):
+        return Missing(reason="failed") if self.now[1] is None else b"available %d\nheld %d\n" % self.now[1:]
+
+    def sizes(self, numbers):
+        return numbers
 
     def append(self, kind, body, **how):
         self.lines.append((kind, body, how["stamp"][0]))

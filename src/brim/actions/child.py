@@ -156,6 +156,11 @@ class Child:
             self._reap(os.P_PGID, self.pid)
         self._lend_terminal()
 
+    def waits(self) -> "list[tuple[int, int, int]]":
+        """What `tend` looks for, as waitid is asked for it: kind, of whom, how."""
+        found = [(os.P_PGID, self.pid, os.WEXITED)] if self._subreaper else []
+        return [*found, (os.P_PID, self.pid, os.WSTOPPED)] if self._at_terminal else found
+
     def _reap(self, kind: int, number: int) -> None:
         """Reap orphans that came back to us, also those that no look ever saw: one that lives on as a zombie keeps its pid, and a system has only so many."""
         while True:

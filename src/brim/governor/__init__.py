@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from brim.facts.process import Identity
     from brim.facts.settings import Limits
     from brim.governor.eyes import Seen
+    from brim.governor.vigils import Vigils
     from brim.policy.states import Decision, Intent, State
     from brim.probes.wakes import Wakes
     from brim.seams import Clock, Sink
@@ -76,11 +77,12 @@ class Governor:
         page: "Page | None",
         watch: "Callable[[Decision, Seen, int], None]",
         glances: bool = False,
+        vigils: "Vigils | None" = None,
     ) -> None:
         self._job, self._limits, self._eyes, self._hands, self._journal = job, limits, eyes, hands, journal
         self._clock, self._wakes, self._page, self._watch = clock, wakes, page, watch
         self._asked, self._rest = 0, False
-        self._glances = Glances(limits, eyes=eyes, journal=journal, clock=clock, wakes=wakes, page=page) if glances else None
+        self._glances = Glances(limits, eyes=eyes, journal=journal, clock=clock, wakes=wakes, page=page, vigils=vigils) if glances else None
         self._notes = Notes(limits, journal)
         self._level_ns: dict[str, int] = {}
         self._stages: list[str] = []
@@ -154,7 +156,7 @@ class Governor:
             return self._wakes.wait(min(decision.next_look_ns, 5_000_000 if alone else 50_000_000))
         if any(name.startswith("threshold") for name in wakes):
             return self._wakes.wait(min(decision.next_look_ns, CROSSED_NS))
-        band = quiet.NOT_QUIET if self._glances is None or wakes else quiet.quiet(self._limits, seen.look, decision, now)
+        band = quiet.NOT_QUIET if self._glances is None or wakes else quiet.quiet(self._limits, seen.look, decision, now, watched=self._glances.watched())
         if self._glances is None or band.until_ns <= now:
             return self._wakes.wait(decision.next_look_ns)
         return self._glances.until_needed(band, seen, self._heard)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from brim.control import Page
     from brim.facts.device import Device, Reading
     from brim.facts.process import Identity, Usage
+    from brim.probes.kept import File
     from brim.seams import Probe
 
     class JobProbe(Protocol):
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
             """Say what the job holds on the host."""
             ...
 
-        def glance(self) -> "int | None":
-            """What the job holds on the host (bytes), from its own group; None where it has none."""
+        def files(self) -> "list[File]":
+            """The files that tell what the job holds on the host; none where it has no group of its own."""
+            ...
+
+        def held(self, numbers: tuple[int, ...]) -> int:
+            """What the job holds on the host (bytes), by the numbers of these files."""
             ...
 
         def on_signal(self, pid: int, number: int) -> str:
@@ -49,6 +54,7 @@ class Seen(Record):
 
     look: Look
     pids: tuple[int, ...]
+    said: bytes = b""  # what stood on the job's half of the control page just before
 
 
 class Eyes:
@@ -59,7 +65,7 @@ class Eyes:
         self._before: dict[str, int] = {}
         self._pids: tuple[int, ...] = ()
         self._listed_ns = 0
-        self._looks = 0
+        self._looks = self._of_host = 0
 
     def first(self, now: int) -> "Reading":
         """Look at the devices before the job begins."""
@@ -73,6 +79,7 @@ class Eyes:
         self, now: int, *, wishes: tuple[str, ...] = (), wakes: tuple[str, ...] = (), halting: bool = False, ended: bool = False, ready: bool = False
     ) -> Seen:
         """Look once. With `halting` it is also asked what SIGTERM does to the leader; `ended` says that the leader has an exit status."""
+        said = b"" if self._page is None else self._page.said()
         reading = self._probe.read(now)
         pids = self._list(reading, now, soon=bool(halting or ended or wishes or any(not name.startswith("threshold") for name in wakes)))
         usage = self._process.usage(self._leader)
@@ -89,14 +96,20 @@ class Eyes:
             wishes=wishes,
             wakes=wakes,
         )
-        return Seen(look=look, pids=pids)
+        return Seen(look=look, pids=pids, said=said)
 
-    def glance(self) -> "tuple[int, int] | None":
-        """(what the host has available, what the job holds) in bytes, nothing else; None where that takes a whole look."""
-        probe_glance = getattr(self._probe, "glance", None)
-        available = None if probe_glance is None else probe_glance()
-        held = None if available is None else self._process.glance()
-        return None if available is None or held is None else (available, held)
+    def files(self) -> "list[File]":
+        """The few files that tell what the host has available and what the job holds; none where that takes a whole look."""
+        tell = getattr(self._probe, "files", None)
+        of_host = [] if tell is None else tell()
+        of_job = self._process.files() if of_host else []
+        self._of_host = sum(len(asked) for _, asked in of_host)
+        return [*of_host, *of_job] if of_job else []
+
+    def sizes(self, numbers: tuple[int, ...]) -> "tuple[int, int] | None":
+        """(what the host has available, what the job holds) in bytes, by the numbers of `files`; None where they do not tell."""
+        available = self._probe.available(numbers[: self._of_host])  # type: ignore[attr-defined]
+        return None if available is None else (available, self._process.held(numbers[self._of_host :]))
 
     def _list(self, reading: "Reading", now: int, *, soon: bool) -> tuple[int, ...]:
         """Who is of the job: listed anew where something happens, where a card says which process holds what, at the first looks, and every few seconds."""

@@ -11,6 +11,8 @@ from brim.governor.notes import SELDOM_NS
 from brim.journal.store import COMPANY, COMPANY_NS
 from brim.policy import quiet
 from brim.policy.states import RUN
+from brim.probes import kept
+from brim.probes.vigil import WOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from brim.control import Page
     from brim.facts.settings import Limits
     from brim.governor.eyes import Eyes, Seen
+    from brim.governor.vigils import Vigils
     from brim.policy.quiet import Quiet
     from brim.policy.states import State
     from brim.probes.wakes import Wakes
@@ -30,37 +33,64 @@ if TYPE_CHECKING:
 class Glances:
     """Glances over one run; those since the last whole look are kept until the next one has been decided on and acted upon."""
 
-    def __init__(self, limits: "Limits", *, eyes: "Eyes", journal: "Sink", clock: "Clock", wakes: "Wakes", page: "Page | None") -> None:
+    def __init__(
+        self, limits: "Limits", *, eyes: "Eyes", journal: "Sink", clock: "Clock", wakes: "Wakes", page: "Page | None", vigils: "Vigils | None" = None
+    ) -> None:
         self._limits, self._eyes, self._journal, self._clock, self._wakes, self._page = limits, eyes, journal, clock, wakes, page
+        self._vigils = vigils
         self._written = 0  # how many of those kept are in the journal
         self._kept: list[tuple[int, int, int, int, int, int, int]] = []  # monotonic and wall ns; free, held and available bytes; the job's step and tokens
         self._after: Seen | None = None
 
+    def watched(self) -> bool:
+        """Whether the built loop will look between glances, also at what is asked seldom."""
+        return self._vigils is not None and bool(self._eyes.files())
+
     def until_needed(self, band: "Quiet", seen: "Seen", asked: "Callable[[], bool]") -> tuple[str, ...]:
         """Wait and glance until a whole look is due; the names of what came (none: the time is over, or free memory left the band). `seen` is the look that gave the band."""
-        limits, page, poll = self._limits, self._page, self._limits.poll_ns
-        said = None if page is None else page.said()
+        page, poll = self._page, self._limits.poll_ns
+        files = self._eyes.files()
+        vigils = self._vigils if files else None
         self._after = seen
+        numbers = kept.numbers(files) if vigils is not None else None
+        if vigils is not None:
+            vigils.lay_out(files)
         while True:
-            wakes = self._wakes.wait(poll)
+            if vigils is None or numbers is None:
+                wakes = self._wakes.wait(poll)
+            else:
+                wakes = self._keep_vigil(vigils, numbers, band, seen.said)
             now = self._clock.now_ns()
             if wakes or asked() or now >= band.until_ns:
                 return wakes
             if page is not None:
                 page.beat(now)
-                if page.said() != said:
+                if page.said() != seen.said:
                     return ()
-            glance = self._eyes.glance()
-            if glance is None:
-                return ()
-            available, held = glance
-            free = quiet.free_bytes(limits, available, held)
-            if not band.low <= free <= band.high:
+            numbers = kept.numbers(files) if files else None
+            sizes = None if numbers is None else self._eyes.sizes(numbers)
+            if sizes is None or not band.low <= quiet.free_bytes(self._limits, *sizes) <= band.high:
                 return ()
             step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
-            self._kept.append((now, self._clock.wall_ns(), free, held, available, step, tokens))
+            self._keep(now, self._clock.wall_ns(), sizes, step, tokens)
             if len(self._kept) - self._written >= COMPANY or now - self._kept[self._written][0] >= COMPANY_NS or poll > SELDOM_NS:
                 self._write()
+
+    def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> tuple[str, ...]:
+        """Let the built loop look while these numbers stay so near that free memory cannot leave the band; the names of what came."""
+        sizes = self._eyes.sizes(numbers)
+        free = band.low if sizes is None else quiet.free_bytes(self._limits, *sizes)
+        slack = max(0, min(free - band.low, band.high - free))
+        why, rows = vigils.keep(numbers, slack, said, poll_ns=self._limits.poll_ns, until_ns=band.until_ns)
+        for at, wall, seen, step, tokens in rows:
+            told = self._eyes.sizes(seen)
+            if told is not None:
+                self._keep(at, wall, told, step, tokens)
+        return self._wakes.wait(0) if why == WOKEN else ()
+
+    def _keep(self, at: int, wall: int, sizes: tuple[int, int], step: int, tokens: int) -> None:
+        available, held = sizes
+        self._kept.append((at, wall, quiet.free_bytes(self._limits, available, held), held, available, step, tokens))
 
     def caught_up(self, state: "State") -> "State":
         """The state as if each glance since had been a whole look."""

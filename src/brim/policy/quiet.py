@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LONGEST_NS = 10_000_000_000
+# Where somebody looks at the seldom-asked things meanwhile (`asides`), a whole look need not come for their sake.
+WATCHED_NS = 240_000_000_000
 # The band is this part of the room above the margin: growth that stays in it needs as many polls again to reach the floor.
 PART = 64
 # A cooler machine than this is not asked about more often than once in LONGEST_NS.
@@ -34,8 +36,8 @@ class Quiet(Record):
 NOT_QUIET = Quiet(low=0, high=-1, until_ns=0)
 
 
-def quiet(limits: Limits, look: Look, decision: Decision, now: int) -> Quiet:
-    """The band after a look, or `NOT_QUIET`."""
+def quiet(limits: Limits, look: Look, decision: Decision, now: int, *, watched: bool = False) -> Quiet:
+    """The band after a look, or `NOT_QUIET`. `watched`: between two looks the `asides` are looked at, too."""
     state = decision.state
     if decision.intents or decision.next_look_ns < limits.poll_ns or look.leader != SAME or not _at_rest(limits, state, look):
         return NOT_QUIET
@@ -45,7 +47,7 @@ def quiet(limits: Limits, look: Look, decision: Decision, now: int) -> Quiet:
     width = room // max(PART, 4 * forecast.horizon_ns(limits, state) // limits.poll_ns)
     if width <= 0 or forecast.reach_ns(limits, trend.device, free - width) < limits.poll_ns:  # nearer, the pace is faster than the poll
         return NOT_QUIET
-    dues = [now + LONGEST_NS]
+    dues = [now + (WATCHED_NS if watched else LONGEST_NS)]
     if limits.run_ns:
         dues.append(state.began_ns + limits.run_ns)
     if limits.checkpoint_every_ns:
@@ -70,6 +72,12 @@ def _at_rest(limits: Limits, state: State, look: Look) -> bool:
         for track in state.tracks
         if track.kind != PRESSURE or track.value is not None
     )
+
+
+def asides(limits: Limits) -> "dict[str, tuple[int, int]]":
+    """How far what is asked seldom may go while nothing is near: pressure (all tasks waited, % of ten seconds), the disk that checkpoints go to, and /dev/shm (bytes)."""
+    top = (1 << 63) - 1
+    return {"psi_full": (0, int(CALM_PRESSURE) - 1), "disk": (limits.disk_floor_bytes, top), "shm": (signals.SHM_FLOOR, top)}
 
 
 def free_bytes(limits: Limits, available: int, held: int) -> int:

@@ -10,13 +10,15 @@ import os
 
 from brim.facts.device import Host
 from brim.probes.hwmon import Heat
-from brim.probes.kept import Kept
+from brim.probes.kept import Kept, field
 from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
+
+    from brim.probes.kept import File
 
 # v1 writes "no limit" as LONG_MAX rounded down to a page, older kernels 2^63−1 or 2^64−1, v2 `max`: any limit at or above physical RAM is none.
 NO_LIMIT = 1 << 60
@@ -61,27 +63,17 @@ class _Group:
         stat = self.stat.read()
         if isinstance(stat, Missing):  # nothing may be subtracted that was not told: errs to the safe side
             return usage, usage
-        cache, shared = (b"total_cache", b"total_shmem") if self.version == 1 else (b"file", b"shmem")
-        droppable = field(stat, cache) - field(stat, shared)
-        return usage, max(0, usage - max(0, droppable))
+        cache, shared = self.names
+        return usage, _pinned(usage, field(stat, cache), field(stat, shared))
+
+    @property
+    def names(self) -> tuple[bytes, bytes]:
+        """What `memory.stat` calls file cache and shared memory."""
+        return (b"total_cache", b"total_shmem") if self.version == 1 else (b"file", b"shmem")
 
     def close(self) -> None:
         for file in (self.limit, self.usage, self.events, self.stat, self.pressure):
             file.close()
-
-
-def field(text: bytes, name: bytes) -> int:
-    """The number after `name ` at a line's start; 0 where it is not there or is no number."""
-    if text.startswith(name + b" "):
-        at = len(name) + 1
-    else:
-        at = text.find(b"\n" + name + b" ")
-        if at < 0:
-            return 0
-        at += len(name) + 2
-    end = text.find(b"\n", at)
-    word = text[at : end if end >= 0 else None].split()[:1]
-    return int(word[0]) if word and word[0].isdigit() else 0
 
 
 class HostProbe:
@@ -109,20 +101,36 @@ class HostProbe:
             self._slow = self._seldom()
         return Host(**cells, **self._slow)
 
-    def glance(self) -> "int | None":
-        """What the host has available now (bytes), as `read` would say it: MemAvailable, and no more than the room under any limit. None where a file does not answer."""
-        text = self._meminfo.read()
-        available = 0 if isinstance(text, Missing) else field(text, b"MemAvailable:") * 1024
-        if not available or self._groups is None:
-            return None
-        for group in self._groups:
-            limit = group.ceiling
-            if isinstance(limit, int) and limit < NO_LIMIT:
-                held = group.working_set()[1]
-                if isinstance(held, Missing):
-                    return None
-                available = min(available, max(0, limit - held))
-        return available
+    def files(self) -> "list[File]":
+        """The files that tell what the host has available; none before the first look. They are the same until the next one."""
+        if self._groups is None:
+            return []
+        found: list[File] = [(self._meminfo, ((b"MemAvailable:", 1024, 8),))]
+        for group, _limit in self._limiting():
+            cache, shared = group.names
+            found += [(group.usage, ((b"", 1, 4),)), (group.stat, ((cache + b" ", 1, 2), (shared + b" ", 1, 2)))]
+        return found
+
+    def available(self, numbers: "tuple[int, ...]") -> "int | None":
+        """What the host has available (bytes), by the numbers of `files`, as `read` would say it: MemAvailable, and no more than the room under any limit; None where it has none."""
+        available, at = numbers[0], 1
+        for _group, limit in self._limiting():
+            available, at = min(available, max(0, limit - _pinned(*numbers[at : at + 3]))), at + 3
+        return available if numbers[0] else None
+
+    def _limiting(self) -> "list[tuple[_Group, int]]":
+        return [(group, group.ceiling) for group in self._groups or () if isinstance(group.ceiling, int) and group.ceiling < NO_LIMIT]
+
+    def asides(self) -> "dict[str, tuple[int, str]]":
+        """What is asked seldom beside memory, for whoever looks between two looks: by name an open file (PSI), or -1 and the path of a file system."""
+        found: dict[str, tuple[int, str]] = {}
+        if self._psi.fd >= 0:
+            found["psi_full"] = self._psi.fd, ""
+        if self._disk or not self._root:
+            found["disk"] = -1, self._disk or os.getcwd()
+        if os.path.isdir(shm := f"{self._root}/dev/shm"):  # noqa: S108 - asked, not written
+            found["shm"] = -1, shm
+        return found
 
     def _seldom(self) -> "dict[str, Any]":
         """What moves slowly, or is asked for by nobody in a hurry."""
@@ -232,6 +240,11 @@ class HostProbe:
             group.close()
         self._groups = None
         self._heat.close()
+
+
+def _pinned(usage: int, cache: int, shared: int) -> int:
+    """A group's use that reclaim cannot give back (bytes)."""
+    return max(0, usage - max(0, cache - shared))
 
 
 _MEMORY = {

@@ -10,6 +10,14 @@ _NEVER = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _GONE = frozenset({errno.ENODEV, errno.ENXIO})
 
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    # A file, and of each number in it: how its line begins (nothing: the number comes first), what it is multiplied by, and in how many eighths it may move what is made of it all.
+    File = tuple["Kept", tuple[tuple[bytes, int, int], ...]]
+
+
 class Kept:
     """One file under `root`. A file that is not there is looked for again at each `AGAIN`th read (swap files, hot-plugged sensors)."""
 
@@ -21,6 +29,11 @@ class Kept:
         self._fd = -1
         self._skip = 0
         self._refused: Missing | None = None
+
+    @property
+    def fd(self) -> int:
+        """The descriptor through which it was read last; -1 where it is not open."""
+        return self._fd
 
     def read(self) -> "bytes | Missing":
         """The file's text now, at most `size` bytes, or why there is none."""
@@ -66,3 +79,34 @@ class Kept:
     def __del__(self) -> None:
         """A look that is thrown away gives its descriptor back: a program that asks `brim.fit` a thousand times must not run out of them."""
         self.close()
+
+
+def numbers(files: "Iterable[File]") -> "tuple[int, ...] | None":
+    """Every number of some files, in order, 0 for one that is not there; None where a file does not answer."""
+    found: list[int] = []
+    for file, asked in files:
+        text = file.read()
+        if isinstance(text, Missing):
+            return None
+        found += [(field(text, key.rstrip()) if key else leading(text)) * scale for key, scale, _ in asked]
+    return tuple(found)
+
+
+def field(text: bytes, name: bytes) -> int:
+    """The number after `name ` at a line's start; 0 where it is not there or is no number."""
+    if text.startswith(name + b" "):
+        at = len(name) + 1
+    else:
+        at = text.find(b"\n" + name + b" ")
+        if at < 0:
+            return 0
+        at += len(name) + 2
+    end = text.find(b"\n", at)
+    word = text[at : end if end >= 0 else None].split()[:1]
+    return int(word[0]) if word and word[0].isdigit() else 0
+
+
+def leading(text: bytes) -> int:
+    """The number that a text is; 0 where it is none."""
+    word = text.strip()
+    return int(word) if word.isdigit() else 0

@@ -10,13 +10,14 @@ import os
 import signal
 
 from brim.facts.process import Identity, Usage
-from brim.probes.host import field
-from brim.probes.kept import Kept
+from brim.probes.kept import Kept, field
 from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from brim.probes.kept import File
 
 MOST_ASKED = 64  # processes of a group whose mapped files are added up at one look
 MOST_KEPT = 64  # processes whose stat file stays open
@@ -47,9 +48,18 @@ class _GroupFiles:
         text = self.stat.read()
         if isinstance(text, Missing):
             return used, 0
-        inactive, active, shared = (field(text, self.prefix + name) for name in (b"inactive_file", b"active_file", b"shmem"))
-        mapped = max(0, field(text, self.mapped) - shared)
-        return max(0, used - inactive - min(active, mapped)), mapped
+        return _split(used, *(field(text, name) for name in self.names))
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """What `memory.stat` calls the files not used of late, those in use, shared memory, and mapped files."""
+        return (*(self.prefix + name for name in (b"inactive_file", b"active_file", b"shmem")), self.mapped)
+
+
+def _split(used: int, inactive: int, active: int, shared: int, mapped: int) -> tuple[int, int]:
+    """(held, mapped files) of a group, from its usage and its files (bytes)."""
+    files = max(0, mapped - shared)
+    return max(0, used - inactive - min(active, files)), files
 
 
 def _count(text: "bytes | Missing") -> "int | None":
@@ -247,10 +257,16 @@ class ProcessProbe:
             by=group.by,
         )
 
-    def glance(self) -> "int | None":
-        """What the job holds (bytes), as `usage` would say it, from its own cgroup; None where it has none, or none was asked yet."""
-        sizes = None if self._group is None else self._group.sizes()
-        return None if sizes is None else sizes[0]
+    def files(self) -> "list[File]":
+        """The files that tell what the job holds; none where it has no cgroup of its own, or none was asked yet."""
+        if self._group is None:
+            return []
+        return [(self._group.used, ((b"", 1, 4),)), (self._group.stat, tuple((name + b" ", 1, 1) for name in self._group.names))]
+
+    @staticmethod
+    def held(numbers: "tuple[int, ...]") -> int:
+        """What the job holds (bytes), by the numbers of `files`, as `usage` would say it."""
+        return _split(*numbers)[0]
 
     def oom_kills(self) -> "int | None":
         """Give how often the kernel killed in the job's own group; None where that is not told."""

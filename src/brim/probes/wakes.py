@@ -24,6 +24,10 @@ class Wakes:
         self._thresholds: dict[str, tuple[str, int, int]] = {}
         self.refused: list[str] = []
 
+    def fileno(self) -> int:
+        """The epoll itself: it is ready when something has come that `wait` would tell."""
+        return self._poll.fileno()
+
     def watch(self, fd: int, name: str, *, drain: str = "") -> None:
         """End waits when `fd` is readable; `drain` says how it is emptied (`read`, else not at all)."""
         self._names[fd] = (name, drain)

@@ -1,0 +1,80 @@
+"""Lays out what is looked at between two glances (the files of a glance, the job's words, what is asked seldom, the job's orphans), with how far each may go."""
+
+from brim import control
+from brim.probes import vigil
+from brim.probes.vigil import MEMORY, SAME, TEXT, Sight, Vigil
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from brim.control import Page
+    from brim.probes.kept import File
+
+    Aside = tuple[Sight, int, int]
+    Row = tuple[int, int, tuple[int, ...], int, int]  # monotonic and wall ns, the files' numbers, the job's step and tokens
+
+# What is asked seldom is asked this often.
+SELDOM_NS = 10_000_000_000
+
+
+class Vigils:
+    """Vigils of one run, by the built loop. `asides` are further sights, each with its band."""
+
+    def __init__(self, loop: "Any", *, epoll: int, page: "Page | None", asides: "Sequence[Aside]") -> None:
+        self._loop, self._epoll, self._asides = loop, epoll, tuple(asides)
+        self._eighths: tuple[int, ...] = ()
+        self._fds: tuple[int, ...] = ()
+        self._vigil: Vigil | None = None
+        self._beat = self._counters = 0
+        self._words: tuple[Sight, ...] = ()
+        if page is not None:
+            at = vigil.address_of(page.map)
+            self._beat = at + control.W_GOVERNOR_BEAT * 8
+            counters = Sight(kind=MEMORY, numbers=((control.W_STEP * 8, 8), (control.W_TOKENS * 8, 8)), address=at)
+            self._words = (counters, *(Sight(kind=SAME, address=at + offset, room=size) for offset, size in control.SAID))
+
+    def lay_out(self, files: "Sequence[File]") -> None:
+        """Make ready for a vigil over these files: nothing is done where they are those of the last one."""
+        fds = tuple(file.fd for file, _ in files)
+        if fds == self._fds and self._vigil is not None:
+            return
+        self._fds, self._eighths = fds, tuple(eighths for _, asked in files for _, _, eighths in asked)
+        texts = [Sight(kind=TEXT, fd=file.fd, numbers=tuple((key, scale) for key, scale, _ in asked)) for file, asked in files]
+        sights = [*texts, *self._words, *(sight for sight, _, _ in self._asides)]
+        self._counters = len(self._eighths)
+        kept = self._counters + (2 if self._words else 0)
+        self._vigil = Vigil(self._loop, sights, epoll=self._epoll, kept=kept, beat=self._beat)
+        at = kept
+        for sight, low, high in self._asides:
+            for place in range(at, at + len(sight.numbers)):
+                self._vigil.band(place, low, high)
+            at += len(sight.numbers)
+
+    def keep(self, numbers: "tuple[int, ...]", slack: int, said: bytes, *, poll_ns: int, until_ns: int) -> "tuple[int, list[Row]]":
+        """Look at each poll while no number strays so far from these that what is made of them moves by more than `slack` bytes: why it ended (see `vigil`), and what was seen."""
+        found = self._vigil
+        assert found is not None
+        for at, (number, eighths) in enumerate(zip(numbers, self._eighths, strict=True)):
+            width = slack * eighths // 8
+            found.band(at, number - width, number + width)
+        first = len(self._fds) + 1
+        if self._words:
+            for at, (_, size) in enumerate(control.SAID, first):
+                found.hold(at, said[:size])
+                said = said[size:]
+        why, rows = found.keep(poll_ns, until_ns)
+        end = 2 + self._counters
+        spoken = len(self._words) > 0
+        return why, [(row[0], row[1], row[2:end], row[end] if spoken else 0, row[end + 1] if spoken else 0) for row in rows]
+
+
+def asides(loop: "Any", where: "dict[str, tuple[int, str]]", bands: "dict[str, tuple[int, int]]", *, poll_ns: int) -> "list[Aside]":
+    """What is asked seldom: pressure by its open file, file systems by their paths, each with its band."""
+    every = max(1, SELDOM_NS // poll_ns)
+    found = []
+    for name, (fd, path) in where.items():
+        sight = Sight(kind=TEXT, fd=fd, numbers=((b"full avg10=", 1),), every=every) if fd >= 0 else vigil.disk(loop, path, every=every)
+        found.append((sight, *bands[name]))
+    return found

@@ -1,0 +1,161 @@
+/* Looks at a handful of numbers once a poll, between two looks of the governor, and comes back as soon as one of them leaves its band; it knows nothing of what they mean.
+
+   What a look of the interpreter touches has to come back into the processor's caches after each second of sleep, and costs a hundred times what it costs in a row;
+   this loop touches a few pages. Everything that it needs is laid out by vigil.py, whose structures mirror those here; nothing is allocated, nothing is decided, and
+   every fault (a file that does not answer, a call that fails) is a reason to come back. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TEXT, MEMORY, CALL, SAME }; /* what a source is */
+enum { DUE, WOKEN, MOVED, FULL };  /* why we came back */
+enum { LONGEST_KEY = 24 };
+
+typedef struct {
+    int64_t low, high;     /* inclusive; outside we come back */
+    int64_t value;         /* as it was read last */
+    int32_t size;          /* memory and calls: bytes of the number (4 or 8); texts: length of the key */
+    int32_t offset;        /* memory and calls: where it stands; texts: what it is multiplied by */
+    char key[LONGEST_KEY]; /* texts: how its line begins; empty: the number comes first */
+} number;
+
+typedef struct {
+    int32_t kind, every;  /* asked at each `every`th poll */
+    int32_t first, count; /* its numbers */
+    int32_t fd, room;     /* texts: the file; texts and sameness: how many bytes of the buffer */
+    char *buffer;
+    int (*call)(intptr_t, intptr_t, intptr_t, intptr_t);
+    intptr_t arguments[4]; /* of the call; sameness: the first is what the buffer is held against */
+} source;
+
+typedef struct {
+    int32_t epoll, sources, kept, room; /* how many of the numbers are kept in a row; how many rows there is room for */
+    int32_t filled, moved, polls, unused;
+    int64_t poll_ns, until_ns;
+    int64_t *beat; /* where the time of each poll is written; may be null */
+    source *source;
+    number *number;
+    int64_t *rows; /* each: monotonic ns, wall ns, then the kept numbers */
+} vigil;
+
+static int64_t now_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The number behind its key at a line's start, 0 where it is not there. Our own loops: the library's are on other pages, and these few bytes are not worth one. */
+static int64_t number_in(const char *at, const number *asked) {
+    int64_t found = 0;
+    for (;;) {
+        int32_t same = 0;
+        while (same < asked->size && at[same] == asked->key[same])
+            same++;
+        if (same == asked->size)
+            break;
+        while (*at && *at != '\n')
+            at++;
+        if (!*at++)
+            return 0;
+    }
+    for (at += asked->size; *at == ' '; at++)
+        ;
+    while (*at >= '0' && *at <= '9' && found < INT64_MAX / 20)
+        found = found * 10 + *at++ - '0';
+    return (int64_t)((uint64_t)found * (uint64_t)asked->offset);
+}
+
+static int64_t number_at(const char *buffer, const number *asked) {
+    int64_t whole;
+    uint32_t half;
+    if (asked->size == 8) {
+        memcpy(&whole, buffer + asked->offset, 8);
+        return whole;
+    }
+    memcpy(&half, buffer + asked->offset, 4);
+    return half;
+}
+
+/* Ask one source for all its numbers; 0 where it answered and each is in its band. */
+static int ask(vigil *v, source *from) {
+    int out = 0;
+    if (from->kind == SAME) {
+        const char *was = (const char *)from->arguments[0];
+        for (int32_t at = 0; at < from->room; at++)
+            out |= from->buffer[at] != was[at];
+    } else if (from->kind == TEXT) {
+        ssize_t got = pread(from->fd, from->buffer, (size_t)from->room - 1, 0);
+        if (got <= 0)
+            return 1;
+        from->buffer[got] = 0;
+    } else if (from->kind == CALL) {
+        intptr_t *with = from->arguments;
+        if (from->call(with[0], with[1], with[2], with[3]) != 0)
+            return 1;
+    }
+    for (number *one = v->number + from->first, *end = one + from->count; one < end; one++) {
+        one->value = from->kind == TEXT ? number_in(from->buffer, one) : number_at(from->buffer, one);
+        out |= one->value < one->low || one->value > one->high;
+    }
+    return out;
+}
+
+/* What vigil.py holds its own structures against: a library that was built from another version of this file is not used. */
+const int32_t brim_vigil_layout[] = {1, sizeof(number), sizeof(source), sizeof(vigil)};
+
+/* Poll until one number leaves its band, a descriptor of the epoll is ready (or a signal came), the time is over, or the rows are full. A poll at which all is well is a row. */
+int brim_vigil_keep(vigil *v) {
+    struct epoll_event event;
+    v->filled = 0;
+    v->moved = -1;
+    for (;;) {
+        int64_t now = now_ns(CLOCK_MONOTONIC);
+        int64_t left = v->until_ns - now;
+        if (left <= 0)
+            return DUE;
+        if (v->filled == v->room)
+            return FULL;
+        left = left < v->poll_ns ? left : v->poll_ns;
+        if (epoll_wait(v->epoll, &event, 1, (int)((left + 999999) / 1000000)) != 0)
+            return WOKEN;
+        now = now_ns(CLOCK_MONOTONIC);
+        if (v->beat)
+            *(volatile int64_t *)v->beat = now;
+        v->polls++;
+        for (int32_t at = 0; at < v->sources; at++)
+            if (v->polls % v->source[at].every == 0 && ask(v, v->source + at)) {
+                v->moved = at;
+                return MOVED;
+            }
+        int64_t *row = v->rows + (int64_t)v->filled++ * (v->kept + 2);
+        *row++ = now;
+        *row++ = now_ns(CLOCK_REALTIME);
+        for (int32_t at = 0; at < v->kept; at++)
+            *row++ = v->number[at].value;
+    }
+}
+
+/* What a file system has for us, in bytes: a call for a source. */
+int brim_vigil_disk(const char *path, int64_t *free_bytes, intptr_t a, intptr_t b) {
+    struct statvfs there;
+    (void)a, (void)b;
+    if (statvfs(path, &there) != 0)
+        return 1;
+    *free_bytes = (int64_t)there.f_bavail * (int64_t)there.f_frsize;
+    return 0;
+}
+
+/* The pid of a child of ours that has changed so (WEXITED: it ended; WSTOPPED: it stands still) and was not waited for yet, 0 for none: a call for a source. */
+int brim_vigil_child(idtype_t kind, id_t of, int32_t *pid, int how) {
+    siginfo_t found;
+    found.si_pid = 0;
+    *pid = waitid(kind, of, &found, how | WNOHANG | WNOWAIT) == 0 ? found.si_pid : 0;
+    return 0;
+}
