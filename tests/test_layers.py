@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "journal": _BASE,
     "clock": _BASE,
     "again": _BASE,
-    "watching": _BASE,
+    "watching": _BASE | {"control"},
     "resumption": _BASE | SPINE | EDGES | {"api", "launch"},
     "control": set(),
     "client": {"control"},

@@ -45,6 +45,8 @@ NAMES = ("run", "slow", "pause", "checkpoint", "stop")
 
 # Words that the governor writes.
 W_MAGIC, W_DIRECTIVE, W_DEADLINE, W_GOVERNOR_BEAT, W_GOVERNOR_PID, W_SLOW_PERMILLE, W_STALE_AFTER, W_DIE_WITH_ME, W_RESUMED_FROM = range(9)
+# Whoever looks at the run from outside counts this up: what was seen and is not in the journal yet is then written at the next poll.
+W_WATCHED = 9
 # What the governor is about to do, until its journal has it: the stamps, the text, and a sum over them (0 where nothing stands there).
 W_AHEAD_LENGTH, W_AHEAD_SUM, W_AHEAD_AT, W_AHEAD_WALL = range(64, 68)
 AHEAD_AT, AHEAD_MAX = 68 * 8, 4096 - 68 * 8
@@ -54,7 +56,7 @@ W_CK_SEQ, W_CK_STEP, W_CK_STARTED, W_CK_ENDED, W_CK_COMPLETE, W_CK_REQUEST, W_CK
 # Where the job's words stand that change only when it says something: offset and length in bytes.
 SAID = ((W_JOB_PID * 8, 8), (W_PHASE * 8, (W_CK_SUM + 1 - W_PHASE) * 8))
 PATH_AT, PATH_MAX = 4096 + 512, 3072
-_U64 = (1 << 64) - 1
+U64 = (1 << 64) - 1
 
 
 def pack_name(name: str) -> int:
@@ -156,7 +158,7 @@ class Page:
         sequence = words[W_CK_SEQ] | 1
         words[W_CK_SEQ] = sequence
         self._map[PATH_AT : PATH_AT + len(raw)] = raw
-        fields = (step & _U64, started_ns, ended_ns, int(complete), request, len(raw))
+        fields = (step & U64, started_ns, ended_ns, int(complete), request, len(raw))
         for at, value in zip(range(W_CK_STEP, W_CK_SUM), fields, strict=True):
             words[at] = value
         words[W_CK_SUM] = _sum(sequence + 1, fields, raw)

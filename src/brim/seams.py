@@ -68,11 +68,12 @@ class Sink(Protocol):
         synced: bool = True,
         deadline_ns: int | None = None,
         may_wait: bool = False,
+        more: bool = False,
         stamp: "tuple[int, int] | None" = None,
     ) -> bool:
         """Add one record. False where it was not on disk within the deadline; it is still written when the disk answers.
 
-        One that is not `synced` is there when our own death cannot take it away; one that `may_wait` is kept a few seconds for company; `stamp` is (monotonic, wall) ns of
+        One that is not `synced` is there when our own death cannot take it away; one that `may_wait` is kept a few seconds for company; `more`: the next comes at once, and both go together; `stamp` is (monotonic, wall) ns of
         what was before now.
         """
 

@@ -1,10 +1,14 @@
-"""Looks at a run from outside through its journal: the newest sample, the last things done, whether it has ended; it changes nothing and needs no governor's help."""
+"""Looks at a run from outside through its journal: the newest sample, the last things done, whether it has ended; it changes nothing and needs no governor's help.
+
+A governor that finds nothing near writes once a minute; it can be asked to write at its next poll.
+"""
 
 import contextlib
 import json
 import os
 import sqlite3
 
+from brim import control
 from brim.errors import BrokenJournal, Unreadable
 from brim.values import Record
 
@@ -27,6 +31,7 @@ class Seen(Record):
     limits: "dict[str, Any]"
     last: "tuple[tuple[int, str, dict[str, Any]], ...]"
     ended: bool
+    control: str = ""
 
     def document(self) -> "dict[str, Any]":
         """`brim.top/1`."""
@@ -48,6 +53,19 @@ def _short(body: "dict[str, Any]") -> "dict[str, Any]":
     return {key: value for key, value in body.items() if key != "report"}
 
 
+def ask_for_news(seen: Seen) -> bool:
+    """Ask the governor of a run, over its control page, to write down at its next poll what it keeps for company; False where nobody is there to be asked."""
+    if seen.ended or not seen.control:
+        return False
+    try:
+        page = control.Page(seen.control)
+    except (OSError, ValueError):  # put away, or somebody else's
+        return False
+    page.words[control.W_WATCHED] = (page.words[control.W_WATCHED] + 1) & control.U64
+    page.close()
+    return True
+
+
 def look(folder: str) -> Seen:
     """Look once. `Unreadable` where there is no journal, `BrokenJournal` where SQLite cannot read it."""
     path = os.path.join(folder, "journal.db")
@@ -58,6 +76,7 @@ def look(folder: str) -> Seen:
         with contextlib.closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
             first = connection.execute("SELECT wall_ns, body FROM lines WHERE kind = 'begin' ORDER BY seq LIMIT 1").fetchone()
             sample = connection.execute("SELECT wall_ns, body FROM lines WHERE kind = 'sample' ORDER BY seq DESC LIMIT 1").fetchone()
+            launched = connection.execute("SELECT body FROM lines WHERE kind = 'launched' ORDER BY seq DESC LIMIT 1").fetchone()
             marks = ",".join("?" * len(_TOLD))
             rows = connection.execute(f"SELECT wall_ns, kind, body FROM lines WHERE kind IN ({marks}) ORDER BY seq DESC LIMIT {LAST}", _TOLD).fetchall()
     except sqlite3.Error as fault:
@@ -73,4 +92,5 @@ def look(folder: str) -> Seen:
         limits=begun.get("limits", {}),
         last=last,
         ended=any(kind == "end" for _, kind, _ in last),
+        control=str(json.loads(launched[0]).get("control", "")) if launched else "",
     )

@@ -3,6 +3,7 @@
 import pytest
 
 from brim.probes.host import HostProbe
+from brim.probes.kept import numbers
 from brim.values import Missing
 
 MEMINFO = "MemTotal:       24684000 kB\nMemFree:        1000 kB\nMemAvailable:   23684000 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n"
@@ -113,8 +114,8 @@ def test_the_smallest_room_counts(tmp_path) -> None:
 def test_a_glance_says_what_a_look_says(tmp_path, own, groups) -> None:
     """What the host has available is the same at a glance: under a limit of either version, and without one; nothing before the first look."""
     probe = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": own, **groups})
-    assert probe.glance() is None
-    assert probe.read().available_bytes == probe.glance()
+    assert probe.files() == []
+    assert probe.read().available_bytes == probe.available(numbers(probe.files()))
 
 
 def test_events_pressure_and_sensors(tmp_path) -> None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from brim.facts.process import Identity
+from brim.probes.kept import numbers
 from brim.probes.process import ProcessProbe
 from brim.values import Missing
 
@@ -28,9 +29,9 @@ def test_the_working_set_of_the_jobs_own_group(tmp_path, files, by, peak) -> Non
     for name, content in files.items():
         (tmp_path / name).write_text(f"{content}")
     probe = ProcessProbe(group_dir=str(tmp_path))
-    assert probe.glance() is None
+    assert probe.files() == []
     found = probe.usage(Identity(pid=7, birth=1))
-    assert probe.glance() == found.held_bytes
+    assert probe.held(numbers(probe.files())) == found.held_bytes
     assert found.held_bytes == (800 - 150 - 100) * MIB
     assert found.mapped_file_bytes == 100 * MIB
     assert found.processes == 2

@@ -166,7 +166,7 @@ def test_what_ends_the_glances(script, count, wakes) -> None:
     clock = FakeClock(drive.now)
     parts = Parts(clock, script)
     glances = Glances(WIDE, eyes=parts, journal=parts, clock=clock, wakes=parts, page=None)
-    assert glances.until_needed(drive.band, seen_of(drive), lambda: False) == wakes
+    assert glances.until_needed(drive.band, seen_of(drive), drive.state, lambda: False) == wakes
     assert len(parts.lines) == count // 5 * 5  # by fives while nothing happens
     assert len(glances.caught_up(drive.state).trends[0].samples) >= len(drive.state.trends[0].samples)
     assert glances.write_down()[0] == count
@@ -223,7 +223,7 @@ def test_a_killed_governor_takes_few_glances_along(poll, written) -> None:
     parts = Parts(clock, [((), 20 * GIB, GIB)] * (int(10 / poll) if poll >= 1 else 20) + [((), None, 0)] * 3)
     counts = []
     parts.append = lambda *_, **how: counts.append(parts.taken) or bool(how)
-    glance, parts.taken = parts.glance, 0
-    parts.glance = lambda: setattr(parts, "taken", parts.taken + 1) or glance()
-    Glances(limits, eyes=parts, journal=parts, clock=clock, wakes=parts, page=None).until_needed(drive.band, seen_of(drive), lambda: False)
+    read, parts.taken = parts.read, 0
+    parts.read = lambda: setattr(parts, "taken", parts.taken + 1) or read()
+    Glances(limits, eyes=parts, journal=parts, clock=clock, wakes=parts, page=None).until_needed(drive.band, seen_of(drive), drive.state, lambda: False)
     assert sorted(set(counts)) == [count for count in written if count * poll < 10 or poll < 1]

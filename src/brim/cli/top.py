@@ -9,7 +9,7 @@ from brim.cli.words import Parser, emit
 from brim.errors import Unreadable
 from brim.reports import live
 from brim.resumption import living
-from brim.watching import Seen, look
+from brim.watching import Seen, ask_for_news, look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one brim.top/1 document and end")
     asked = parser.parse_args(argv)
     folder = api.run_folder(asked.run) if asked.run else _newest()
-    seen = look(folder)
+    seen = _news(folder)
     if asked.json:
         emit(_document(folder, seen))
         return 0
@@ -38,6 +38,20 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print()
     return 0
+
+
+def _news(folder: str) -> Seen:
+    """The newest look: where the last sample is older than two polls the governor is asked for those since, and given two polls to write them."""
+    seen = look(folder)
+    poll_ns = int(seen.limits.get("poll_ns", 10**9))
+    if time.time_ns() - seen.sample_wall_ns < 2 * poll_ns or not ask_for_news(seen):
+        return seen
+    for _ in range(20):
+        time.sleep(min(poll_ns / 1e10, EVERY_S / 4))
+        fresh = look(folder)
+        if fresh.sample_wall_ns != seen.sample_wall_ns or fresh.ended:
+            return fresh
+    return seen
 
 
 def _document(folder: str, seen: Seen) -> "dict[str, Any]":
@@ -58,6 +72,7 @@ def _follow(folder: str, seen: Seen) -> None:
             return
         time.sleep(EVERY_S)
         seen = look(folder)
+        ask_for_news(seen)
 
 
 def _newest() -> str:

@@ -159,7 +159,7 @@ class Governor:
         band = quiet.NOT_QUIET if self._glances is None or wakes else quiet.quiet(self._limits, seen.look, decision, now, watched=self._glances.watched())
         if self._glances is None or band.until_ns <= now:
             return self._wakes.wait(decision.next_look_ns)
-        return self._glances.until_needed(band, seen, self._heard)
+        return self._glances.until_needed(band, seen, decision.state, self._heard)
 
     def _heard(self) -> bool:
         """At a glance: see to the job's orphans and its terminal (which may bring us a Ctrl-Z), and say whether anybody has asked for something."""

@@ -3,7 +3,8 @@
 A whole look touches a hundred times as much code and data as a glance, and once a second all of it has to come back into the processor's caches. What a glance
 does not ask (pressure, disk, who is of the job) is asked at least every `quiet.LONGEST_NS`; the kernel's own notices, a signal, the end of the job and a word on
 the control page end the glances at once. Each glance becomes a sample in the journal, with what it read and nothing else; they are written down by fives, every
-four seconds at the latest, and by the next whole look after it has acted.
+four seconds at the latest, and by the next whole look after it has acted. Where the built loop looks and polls are a second or more apart, a commit would cost more
+than all that it records: then it is once a minute, and at the next poll when somebody looks at the run from outside.
 """
 
 from brim import control
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     Extremes = tuple[int, int | None, int | None]
 
+# So long may what the built loop saw wait for the journal, where polls are at least this far apart.
+PATIENCE_NS, PATIENT_POLL_NS = 60_000_000_000, 1_000_000_000
+
 
 class Glances:
     """Glances over one run; those since the last whole look are kept until the next one has been decided on and acted upon."""
@@ -38,20 +42,26 @@ class Glances:
     ) -> None:
         self._limits, self._eyes, self._journal, self._clock, self._wakes, self._page = limits, eyes, journal, clock, wakes, page
         self._vigils = vigils
+        patient = vigils is not None and limits.poll_ns >= PATIENT_POLL_NS
+        self._patience = PATIENCE_NS if patient else COMPANY_NS
+        self._company = max(1, PATIENCE_NS // limits.poll_ns) if patient else COMPANY
+        self._watched = 0  # what stood on the page when somebody who looks from outside was served last
         self._written = 0  # how many of those kept are in the journal
         self._kept: list[tuple[int, int, int, int, int, int, int]] = []  # monotonic and wall ns; free, held and available bytes; the job's step and tokens
         self._after: Seen | None = None
+        self._state: State | None = None  # as of the whole look, and then of as many of those kept as were followed already
+        self._followed = 0
 
     def watched(self) -> bool:
         """Whether the built loop will look between glances, also at what is asked seldom."""
         return self._vigils is not None and bool(self._eyes.files())
 
-    def until_needed(self, band: "Quiet", seen: "Seen", asked: "Callable[[], bool]") -> tuple[str, ...]:
-        """Wait and glance until a whole look is due; the names of what came (none: the time is over, or free memory left the band). `seen` is the look that gave the band."""
+    def until_needed(self, band: "Quiet", seen: "Seen", state: "State", asked: "Callable[[], bool]") -> tuple[str, ...]:
+        """Wait and glance until a whole look is due; the names of what came (none: the time is over, or free memory left the band). `seen` and `state`: of the look that gave the band."""
         page, poll = self._page, self._limits.poll_ns
         files = self._eyes.files()
         vigils = self._vigils if files else None
-        self._after = seen
+        self._after, self._state, self._followed = seen, state, 0
         numbers = kept.numbers(files) if vigils is not None else None
         if vigils is not None:
             vigils.lay_out(files)
@@ -71,17 +81,20 @@ class Glances:
             sizes = None if numbers is None else self._eyes.sizes(numbers)
             if sizes is None or not band.low <= quiet.free_bytes(self._limits, *sizes) <= band.high:
                 return ()
-            step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
-            self._keep(now, self._clock.wall_ns(), sizes, step, tokens)
-            if len(self._kept) - self._written >= COMPANY or now - self._kept[self._written][0] >= COMPANY_NS or poll > SELDOM_NS:
+            if not self._kept or now - self._kept[-1][0] > poll // 2:  # the loop may have seen just this
+                step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
+                self._keep(now, self._clock.wall_ns(), sizes, step, tokens)
+            if self._is_due(now):
                 self._write()
+                self._follow()
 
     def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> tuple[str, ...]:
         """Let the built loop look while these numbers stay so near that free memory cannot leave the band; the names of what came."""
         sizes = self._eyes.sizes(numbers)
         free = band.low if sizes is None else quiet.free_bytes(self._limits, *sizes)
         slack = max(0, min(free - band.low, band.high - free))
-        why, rows = vigils.keep(numbers, slack, said, poll_ns=self._limits.poll_ns, until_ns=band.until_ns)
+        room = max(1, self._company - len(self._kept) + self._written)
+        why, rows = vigils.keep(numbers, slack, said, watched=self._watched, poll_ns=self._limits.poll_ns, until_ns=band.until_ns, room=room)
         for at, wall, seen, step, tokens in rows:
             told = self._eyes.sizes(seen)
             if told is not None:
@@ -92,9 +105,26 @@ class Glances:
         available, held = sizes
         self._kept.append((at, wall, quiet.free_bytes(self._limits, available, held), held, available, step, tokens))
 
+    def _is_due(self, now: int) -> bool:
+        """Whether what waits for the journal has company, has waited long enough, is all there will be for a while, or is looked for from outside."""
+        waits, looked = len(self._kept) - self._written, 0 if self._page is None else self._page.words[control.W_WATCHED]
+        if looked != self._watched:
+            self._watched = looked
+            return True
+        return waits > 0 and (waits >= self._company or now - self._kept[self._written][0] >= self._patience or self._limits.poll_ns > SELDOM_NS)
+
+    def _follow(self) -> None:
+        """Let the forecast follow what was seen so far: what is left for the moment when something happens is little."""
+        if self._state is not None:
+            self._state = quiet.catch_up(self._limits, self._state, [(row[0], row[2]) for row in self._kept[self._followed :]])
+            self._followed = len(self._kept)
+
     def caught_up(self, state: "State") -> "State":
         """The state as if each glance since had been a whole look."""
-        return quiet.catch_up(self._limits, state, [(row[0], row[2]) for row in self._kept]) if self._kept else state
+        if not self._kept or self._state is None:
+            return state
+        self._follow()
+        return self._state
 
     def write_down(self) -> "Extremes":
         """The rest as samples, before that of the whole look that ended them; how many there were, and the most held and the least free (bytes) of them all."""
@@ -107,10 +137,11 @@ class Glances:
     def _write(self) -> None:
         """Those that are not in the journal yet."""
         words = None if self._after is None else self._after.look.words
-        for now, wall, free, held, available, step, tokens in self._kept[self._written :]:
-            processes = 0 if self._after is None else len(self._after.pids)
+        rows = self._kept[self._written :]
+        processes = 0 if self._after is None else len(self._after.pids)
+        for place, (now, wall, free, held, available, step, tokens) in enumerate(rows, 1):
             body: dict[str, object] = {"level": RUN, "held_bytes": held, "free_bytes": free, "processes": processes, "host": {"available_bytes": available}}
             if words is not None:
                 body["job"] = {"step": step, "tokens": tokens, "phase": words.phase}
-            self._journal.append("sample", body, durable=False, may_wait=self._limits.poll_ns <= SELDOM_NS, stamp=(now, wall))
+            self._journal.append("sample", body, durable=False, may_wait=self._limits.poll_ns <= SELDOM_NS, more=place < len(rows), stamp=(now, wall))
         self._written = len(self._kept)

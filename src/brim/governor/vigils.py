@@ -1,5 +1,7 @@
 """Lays out what is looked at between two glances (the files of a glance, the job's words, what is asked seldom, the job's orphans), with how far each may go."""
 
+import sys
+
 from brim import control
 from brim.probes import vigil
 from brim.probes.vigil import MEMORY, SAME, TEXT, Sight, Vigil
@@ -33,7 +35,7 @@ class Vigils:
             at = vigil.address_of(page.map)
             self._beat = at + control.W_GOVERNOR_BEAT * 8
             counters = Sight(kind=MEMORY, numbers=((control.W_STEP * 8, 8), (control.W_TOKENS * 8, 8)), address=at)
-            self._words = (counters, *(Sight(kind=SAME, address=at + offset, room=size) for offset, size in control.SAID))
+            self._words = (counters, *(Sight(kind=SAME, address=at + offset, room=size) for offset, size in (*control.SAID, (control.W_WATCHED * 8, 8))))
 
     def lay_out(self, files: "Sequence[File]") -> None:
         """Make ready for a vigil over these files: nothing is done where they are those of the last one."""
@@ -52,8 +54,13 @@ class Vigils:
                 self._vigil.band(place, low, high)
             at += len(sight.numbers)
 
-    def keep(self, numbers: "tuple[int, ...]", slack: int, said: bytes, *, poll_ns: int, until_ns: int) -> "tuple[int, list[Row]]":
-        """Look at each poll while no number strays so far from these that what is made of them moves by more than `slack` bytes: why it ended (see `vigil`), and what was seen."""
+    def keep(
+        self, numbers: "tuple[int, ...]", slack: int, said: bytes, *, poll_ns: int, until_ns: int, watched: int = 0, room: int = vigil.ROWS
+    ) -> "tuple[int, list[Row]]":
+        """Look at each poll while no number strays so far from these that what is made of them moves by more than `slack` bytes: why it ended (see `vigil`), and what was seen.
+
+        `said` and `watched` are what must stand on the page; at most `room` polls.
+        """
         found = self._vigil
         assert found is not None
         for at, (number, eighths) in enumerate(zip(numbers, self._eighths, strict=True)):
@@ -61,10 +68,11 @@ class Vigils:
             found.band(at, number - width, number + width)
         first = len(self._fds) + 1
         if self._words:
-            for at, (_, size) in enumerate(control.SAID, first):
-                found.hold(at, said[:size])
-                said = said[size:]
-        why, rows = found.keep(poll_ns, until_ns)
+            said += watched.to_bytes(8, sys.byteorder)
+            for at, sight in enumerate(self._words[1:], first):
+                found.hold(at, said[: sight.room])
+                said = said[sight.room :]
+        why, rows = found.keep(poll_ns, until_ns, room)
         end = 2 + self._counters
         spoken = len(self._words) > 0
         return why, [(row[0], row[1], row[2:end], row[end] if spoken else 0, row[end + 1] if spoken else 0) for row in rows]

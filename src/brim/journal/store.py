@@ -84,20 +84,23 @@ class Journal:
         synced: bool = True,
         deadline_ns: int | None = None,
         may_wait: bool = False,
+        more: bool = False,
         stamp: "tuple[int, int] | None" = None,
     ) -> bool:
         """Add one line. True when it is on disk; False where that was not so within the deadline, or the disk refused it.
 
         Lines are stamped when they are appended (or bear the `stamp`, (monotonic, wall) ns, of when it was), not when the disk took them. A durable line that is not `synced` is told to be there as soon as it is committed (our own
         death cannot take it away any more, only a power cut within the next moment); the disk is flushed right after. A line that `may_wait` is written together with those
-        after it, by fives, and `COMPANY_NS` later at the latest as long as lines come: a commit costs as much as the look that it records. `ValueError` for a body that its
-        kind does not allow.
+        after it, by fives, and `COMPANY_NS` later at the latest as long as lines come: a commit costs as much as the look that it records. With `more` the next line follows
+        at once, and goes with this one. `ValueError` for a body that its kind does not allow.
         """
         check(kind, body)
         at_ns, wall_ns = stamp or (self._clock.now_ns(), self._clock.wall_ns())
         line = _Pending(at_ns, wall_ns, kind, canonical(body), durable=durable, synced=synced)
         with self._gate:
             self._held.append(line)
+            if more and not durable:
+                return True
             if durable or not may_wait or len(self._held) >= COMPANY or line.at_ns - self._held[0].at_ns >= COMPANY_NS:
                 self._hand_over()
         if line.done is None:

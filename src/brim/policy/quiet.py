@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LONGEST_NS = 10_000_000_000
-# Where somebody looks at the seldom-asked things meanwhile (`asides`), a whole look need not come for their sake.
-WATCHED_NS = 240_000_000_000
+# Where somebody looks at the seldom-asked things meanwhile (`asides`), a whole look need not come for their sake; at most so many polls are then followed at once.
+WATCHED_NS, WATCHED_POLLS = 240_000_000_000, 240
 # The band is this part of the room above the margin: growth that stays in it needs as many polls again to reach the floor.
 PART = 64
 # A cooler machine than this is not asked about more often than once in LONGEST_NS.
@@ -47,7 +47,7 @@ def quiet(limits: Limits, look: Look, decision: Decision, now: int, *, watched: 
     width = room // max(PART, 4 * forecast.horizon_ns(limits, state) // limits.poll_ns)
     if width <= 0 or forecast.reach_ns(limits, trend.device, free - width) < limits.poll_ns:  # nearer, the pace is faster than the poll
         return NOT_QUIET
-    dues = [now + (WATCHED_NS if watched else LONGEST_NS)]
+    dues = [now + (max(LONGEST_NS, min(WATCHED_NS, WATCHED_POLLS * limits.poll_ns)) if watched else LONGEST_NS)]
     if limits.run_ns:
         dues.append(state.began_ns + limits.run_ns)
     if limits.checkpoint_every_ns:

@@ -140,9 +140,9 @@ class Vigil:
         """What the bytes of the sight at this place must be."""
         self._held[at][: len(data)] = data
 
-    def keep(self, poll_ns: int, until_ns: int) -> "tuple[int, list[tuple[int, ...]]]":
-        """Look at each poll until something ends it: (DUE, WOKEN, MOVED or FULL; the polls at which all was well, each with its monotonic and wall ns and the kept numbers)."""
-        self._frame.poll_ns, self._frame.until_ns = poll_ns, until_ns
+    def keep(self, poll_ns: int, until_ns: int, room: int = ROWS) -> "tuple[int, list[tuple[int, ...]]]":
+        """Look at each poll until something ends it, at most `room` times: (DUE, WOKEN, MOVED or FULL; the polls at which all was well, each with its monotonic and wall ns and the kept numbers)."""
+        self._frame.poll_ns, self._frame.until_ns, self._frame.room = poll_ns, until_ns, min(room, ROWS)
         why = self._loop.brim_vigil_keep(self._at)
         width, flat = self._width, self._rows
         return why, [tuple(flat[at : at + width]) for at in range(0, self._frame.filled * width, width)]

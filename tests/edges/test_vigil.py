@@ -1,0 +1,374 @@
+"""The loop in C that looks between two glances: it reads what the interpreter would read, keeps what it saw, and ends at once for every reason that it has."""
+
+import contextlib
+import ctypes
+import itertools
+import json
+import mmap
+import os
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brim import control
+from brim.facts.settings import SECOND, Limits
+from brim.governor.vigils import Vigils, asides
+from brim.policy import quiet
+from brim.probes import host, process, vigil
+from brim.probes.kept import Kept, field, leading, numbers
+from brim.probes.vigil import CALL, DUE, FULL, MEMORY, MOVED, ROWS, SAME, TEXT, WOKEN, Sight, Vigil
+
+SOURCE = os.path.join(os.path.dirname(vigil.__file__), "vigil.c")
+SRC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(vigil.__file__))))
+MS = 1_000_000
+LIBC = ctypes.CDLL(None)
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory):
+    """Built from the source as it stands, so that a stale library in the tree is not what is tested."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    path = tmp_path_factory.mktemp("vigil") / "libvigil.so"
+    subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(path), SOURCE], check=True)
+    found = vigil.library(str(path))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def epoll():
+    with select.epoll() as found:
+        yield found.fileno()
+
+
+def soon(ms=2000):
+    return time.monotonic_ns() + ms * MS
+
+
+def text_of(path, text):
+    path.write_bytes(text)
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+WORD = st.sampled_from([b"total_cache", b"cache", b"total_shmem", b"file", b"MemAvailable:", b"inactive_file", b"x"])
+LINE = st.one_of(
+    st.builds(lambda name, count, end: name + b" " + b"%d" % count + end, WORD, st.integers(0, 1 << 50), st.sampled_from([b"", b" kB", b"  "])),
+    st.builds(lambda name, spaces, count: name + b" " * spaces + b"%d kB" % count, WORD, st.integers(1, 9), st.integers(0, 1 << 40)),
+    st.sampled_from([b"", b"total_cache", b"cacheless 7", b"totally unlike 9"]),
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(lines=st.lists(LINE, max_size=8), keys=st.lists(WORD, min_size=1, max_size=3))
+def test_it_reads_as_the_interpreter_reads(loop, tmp_path_factory, lines, keys) -> None:
+    """Whatever stands in a kernel's file, the number behind a name is the same to both; 0 where it is not there."""
+    text = b"\n".join(lines) + b"\n"
+    fd = text_of(tmp_path_factory.mktemp("text") / "file", text)
+    with select.epoll() as epoll:
+        found = Vigil(loop, [Sight(kind=TEXT, fd=fd, numbers=tuple((key + b" ", 1) for key in keys))], epoll=epoll.fileno(), kept=len(keys))
+        why, rows = found.keep(0, soon())
+    os.close(fd)
+    assert why == FULL
+    assert {row[2:] for row in rows} == {tuple(field(text, key) for key in keys)}
+
+
+@pytest.mark.parametrize("text", [b"12345\n", b"0\n", b"9007199254740993", b"  77\n"])
+def test_a_file_that_is_one_number(loop, tmp_path, epoll, text) -> None:
+    """A group's usage is a bare number; the multiplier counts."""
+    fd = text_of(tmp_path / "file", text)
+    _, rows = Vigil(loop, [Sight(kind=TEXT, fd=fd, numbers=((b"", 3),))], epoll=epoll, kept=1).keep(0, soon())
+    assert rows[0][2] == 3 * leading(text)
+    os.close(fd)
+
+
+def test_a_poll_at_which_all_is_well_is_a_row(loop, tmp_path, epoll) -> None:
+    """Rows bear both clocks and the kept numbers, one poll apart, and the beat is that of the last poll; what is not kept is watched all the same."""
+    fd, beat, memory = text_of(tmp_path / "file", b"a 5\nb 6\n"), mmap.mmap(-1, 4096), mmap.mmap(-1, 4096)
+    sights = [Sight(kind=TEXT, fd=fd, numbers=((b"a ", 1), (b"b ", 1))), Sight(kind=MEMORY, address=vigil.address_of(memory), numbers=((8, 8),))]
+    found = Vigil(loop, sights, epoll=epoll, kept=2, beat=vigil.address_of(beat))
+    before = time.monotonic_ns(), time.time_ns()
+    why, rows = found.keep(20 * MS, soon(130))
+    assert why == DUE
+    assert 3 <= len(rows) <= 7
+    assert all(row[2:] == (5, 6) for row in rows)
+    assert all(two[0] - one[0] >= 15 * MS for one, two in itertools.pairwise(rows[:-1]))
+    assert before[0] < rows[0][0] == int.from_bytes(beat[:8], sys.byteorder) - (rows[-1][0] - rows[0][0])
+    assert 0 <= rows[0][1] - before[1] < SECOND
+    os.close(fd)
+
+
+def test_the_rows_have_an_end(loop, epoll) -> None:
+    """When there is no more room somebody must write them down."""
+    why, rows = Vigil(loop, [], epoll=epoll, kept=0).keep(0, soon())
+    assert (why, len(rows)) == (FULL, ROWS)
+
+
+def moves_after(loop, epoll, sight, change, *, band=None, hold=None):
+    """Why a vigil over one sight ends when `change` is called 60 ms after it began, and how many polls (10 ms) it saw."""
+    found = Vigil(loop, [sight], epoll=epoll, kept=len(sight.numbers))
+    if band:
+        found.band(0, *band)
+    if hold is not None:
+        found.hold(0, hold)
+    timer = threading.Timer(0.06, change)
+    timer.start()
+    why, rows = found.keep(10 * MS, soon(3000))
+    timer.join()
+    return why, len(rows)
+
+
+def test_a_number_that_leaves_its_band_ends_it(loop, tmp_path, epoll) -> None:
+    """Above or below, in a file or in memory; the poll that saw it is no row."""
+    path = tmp_path / "file"
+    for band, after in (((90, 110), b"n 111\n"), ((90, 110), b"n 89\n"), ((1, 200), b"")):
+        fd = text_of(path, b"n 100\n")
+        why, count = moves_after(loop, epoll, Sight(kind=TEXT, fd=fd, numbers=((b"n ", 1),)), lambda after=after: path.write_bytes(after), band=band)
+        os.close(fd)
+        assert why == MOVED
+        assert 2 <= count <= 12
+    page = mmap.mmap(-1, 4096)
+    for size, offset in ((8, 64), (4, 12)):
+        sight = Sight(kind=MEMORY, address=vigil.address_of(page), numbers=((offset, size),))
+        why, _ = moves_after(loop, epoll, sight, lambda offset=offset: page.__setitem__(offset, 1), band=(0, 0))
+        assert why == MOVED
+
+
+def test_bytes_that_may_not_change(loop, epoll) -> None:
+    """One byte is enough; and what is not as it was said to be when it begins ends it at the first poll."""
+    page = mmap.mmap(-1, 4096)
+    page[100:108] = b"as it is"
+    sight = Sight(kind=SAME, address=vigil.address_of(page) + 100, room=8)
+    why, count = moves_after(loop, epoll, sight, lambda: page.__setitem__(107, 33), hold=b"as it is")
+    assert (why, count > 1) == (MOVED, True)
+    assert moves_after(loop, epoll, sight, lambda: None, hold=b"as it is") == (MOVED, 0)
+
+
+def test_a_call_that_fails_ends_it(loop, tmp_path, epoll) -> None:
+    """Anything but 0 is no answer; a file whose descriptor is closed is none either."""
+    access, name = ctypes.cast(LIBC.access, ctypes.c_void_p).value, ctypes.create_string_buffer(os.fsencode(tmp_path / "there"))
+    (tmp_path / "there").touch()
+    sight = Sight(kind=CALL, call=access, arguments=(ctypes.addressof(name), 0), keeps=name)
+    why, count = moves_after(loop, epoll, sight, (tmp_path / "there").unlink)
+    assert (why, count > 1) == (MOVED, True)
+    found = Vigil(loop, [Sight(kind=TEXT, fd=987, numbers=((b"n ", 1),))], epoll=epoll, kept=1)
+    assert found.keep(MS, soon()) == (MOVED, [])
+    assert found.moved == 0
+
+
+def test_a_descriptor_ends_it_at_once(loop) -> None:
+    """Whatever the epoll waits for: the end of a child, a kernel notice; long before the next poll."""
+    reader, writer = os.pipe()
+    with select.epoll() as epoll:
+        epoll.register(reader, select.EPOLLIN)
+        timer = threading.Timer(0.05, os.write, (writer, b"x"))
+        timer.start()
+        begun = time.monotonic()
+        assert Vigil(loop, [], epoll=epoll.fileno(), kept=0).keep(10 * SECOND, soon(60_000)) == (WOKEN, [])
+        assert time.monotonic() - begun < 2
+    timer.join()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_signal_ends_it_and_is_handled(loop, epoll) -> None:
+    """The interpreter's handlers run as soon as it is back."""
+    came = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: came.append(1))
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    found = Vigil(loop, [], epoll=epoll, kept=0)
+    why = found.keep(10 * SECOND, soon(2000))[0]
+    while why == WOKEN and not came:  # the timer's thread may have taken it
+        why = found.keep(10 * MS, soon(100))[0]
+    timer.join()
+    signal.signal(signal.SIGUSR1, before)
+    assert came == [1]
+
+
+def test_a_child_that_ends_or_stands_still_is_seen(loop, epoll) -> None:
+    """The pid of one that was not waited for yet, and it is left to be waited for; 0 before."""
+    for how, change in ((os.WEXITED, signal.SIGKILL), (os.WSTOPPED, signal.SIGSTOP)):
+        with subprocess.Popen(["sleep", "30"], process_group=0) as child:
+            sight = vigil.child(loop, os.P_PGID, child.pid, how)
+            why, count = moves_after(loop, epoll, sight, lambda child=child, change=change: child.send_signal(change), band=(0, 0))
+            assert (why, count > 1) == (MOVED, True)
+            child.kill()
+
+
+def test_seldom_is_seldom(loop, tmp_path, epoll) -> None:
+    """A sight with `every` is asked at each so manieth poll only."""
+    fd = text_of(tmp_path / "file", b"n 1\n")
+    found = Vigil(loop, [Sight(kind=TEXT, fd=fd, numbers=((b"n ", 1),), every=7)], epoll=epoll, kept=1)
+    found.band(0, 5, 6)
+    assert [found.keep(0, soon())[0] for _ in range(2)] == [MOVED, MOVED]
+    os.close(fd)
+    rows = Vigil(loop, [Sight(kind=TEXT, fd=987, numbers=(), every=7)], epoll=epoll, kept=0).keep(0, soon())[1]
+    assert len(rows) == 6
+
+
+def test_what_is_asked_seldom_has_bands(loop, tmp_path, epoll) -> None:
+    """Pressure and the two file systems of this machine are inside their bands, and a floor above what is free ends it."""
+    machine = host.HostProbe("/", disk=str(tmp_path))
+    machine.read()
+    for floor, why in ((1, DUE), (1 << 62, MOVED)):
+        bands = quiet.asides(Limits().replace(disk_floor_bytes=floor))
+        found = asides(loop, machine.asides(), bands, poll_ns=10 * SECOND)
+        assert {sight.every for sight, _, _ in found} == {1}
+        page = None
+        keeper = Vigils(loop, epoll=epoll, page=page, asides=found)
+        keeper.lay_out(machine.files())
+        assert keeper.keep(numbers(machine.files()), 1 << 60, b"", poll_ns=5 * MS, until_ns=soon(40))[0] == why
+
+
+def test_the_jobs_words_end_it_and_its_steps_are_kept(loop, tmp_path, epoll) -> None:
+    """Steps and tokens may move and stand in the rows; a phase, a checkpoint, an answer end it, also where they were said before it began."""
+    page = control.Page.create(str(tmp_path / "page"), stale_after_ns=SECOND)
+    file = tmp_path / "memory"
+    file.write_bytes(b"5000\n")
+    files = [(Kept("", str(file)), ((b"", 1, 8),))]
+    keeper = Vigils(loop, epoll=epoll, page=page, asides=[])
+    said = page.said()
+    seen = numbers(files)
+    keeper.lay_out(files)
+    page.words[control.W_STEP], page.words[control.W_TOKENS] = 3, 400
+    why, rows = keeper.keep(seen, 8, said, poll_ns=5 * MS, until_ns=soon(40))
+    assert why == DUE
+    assert {row[2:] for row in rows} == {((5000,), 3, 400)}
+    assert page.words[control.W_GOVERNOR_BEAT] == rows[-1][0]
+    page.note_checkpoint(step=3, started_ns=1, ended_ns=2, complete=True, request=0, path="/x")
+    assert keeper.keep(seen, 8, said, poll_ns=5 * MS, until_ns=soon()) == (MOVED, [])
+    assert keeper.keep(seen, 8, page.said(), poll_ns=5 * MS, until_ns=soon(40))[0] == DUE
+    page.words[control.W_JOB_PID] = 7
+    assert keeper.keep(seen, 8, said, poll_ns=5 * MS, until_ns=soon())[0] == MOVED
+    file.write_bytes(b"5009\n")
+    assert keeper.keep(seen, 8, page.said(), poll_ns=5 * MS, until_ns=soon()) == (MOVED, [])
+    page.close()
+
+
+SHARE = st.floats(-1, 1)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(sizes=st.lists(st.integers(0, 1 << 36), min_size=9, max_size=9), shares=st.lists(SHARE, min_size=9, max_size=9), slack=st.integers(0, 1 << 30))
+def test_within_their_eighths_numbers_cannot_move_free_memory_by_more_than_the_slack(tmp_path_factory, sizes, shares, slack) -> None:
+    """For what the host has available and for what the job holds, each alone: so also for the lower of the two kinds of free memory."""
+    machine, job = machine_and_job(tmp_path_factory)
+    for probe, told, files in ((machine, machine.available, machine.files()), (job, job.held, job.files())):
+        eighths = [width for _, asked in files for _, _, width in asked]
+        before = tuple(max(1, size) for size in sizes[: len(eighths)])
+        after = tuple(max(1, size + int(share * (slack * width // 8))) for size, share, width in zip(before, shares, eighths, strict=False))
+        assert abs(told(after) - told(before)) <= slack, probe
+
+
+MADE = []
+
+
+def machine_and_job(tmp_path_factory):
+    """A host with two limits above it, and a job in a group of its own, recorded once."""
+    if not MADE:
+        root = tmp_path_factory.mktemp("root")
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/meminfo").write_text("MemTotal: 68719476736 kB\nMemAvailable: 999 kB\n")
+        (root / "proc/self/cgroup").write_text("4:memory:/a/b\n")
+        for group, limit in (("a/b", 1 << 35), ("a", 1 << 36)):
+            folder = root / "sys/fs/cgroup/memory" / group
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in (("limit_in_bytes", f"{limit}"), ("usage_in_bytes", "5"), ("stat", "total_cache 3\ntotal_shmem 1\n")):
+                (folder / f"memory.{name}").write_text(text)
+        machine, job = host.HostProbe(str(root)), process.ProcessProbe(group_dir=str(root / "sys/fs/cgroup/memory/a/b"))
+        machine.read()
+        job._of_group()
+        MADE.append((machine, job))
+    return MADE[0]
+
+
+def test_a_library_of_another_layout_is_not_used(tmp_path) -> None:
+    """One that is missing, is none, or was built from another version of its source leaves the interpreter to look alone."""
+    assert vigil.library(str(tmp_path / "nothing.so")) is None
+    assert vigil.library("libc.so.6") is None
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source = tmp_path / "old.c"
+    source.write_text("#include <stdint.h>\nconst int32_t brim_vigil_layout[] = {1, 1, 2, 3};\nint brim_vigil_keep(void *v) { return v != 0; }\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(tmp_path / "old.so"), str(source)], check=True)
+    assert vigil.library(str(tmp_path / "old.so")) is None
+
+
+def governed(tmp_path, source, *, poll="200ms"):
+    """A job under brim with a poll of 200 ms: its samples and the other lines, each (ns, kind, body)."""
+    words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--poll", poll, "--", sys.executable, "-c", source]
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": SRC}, check=True, capture_output=True, timeout=60)
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "journal.db")) as journal:
+        return [(at, kind, json.loads(body)) for at, kind, body in journal.execute("SELECT at_ns, kind, body FROM lines ORDER BY seq")]
+
+
+@pytest.mark.system
+@pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
+def test_a_quiet_run_is_sampled_at_each_poll(tmp_path) -> None:
+    """Nothing is left out of the journal: the samples stand one poll apart, mostly glances, in order, with the job's steps as they were then."""
+    job = "from brim import client\nimport time\nfor n in range(80):\n    client.step(n)\n    time.sleep(0.1)\n"
+    lines = governed(tmp_path, job)
+    samples = [(at, body) for at, kind, body in lines if kind == "sample"]
+    at = [moment for moment, _ in samples]
+    assert at == sorted(at)
+    gaps = sorted(two - one for one, two in itertools.pairwise(at))
+    assert gaps[len(gaps) // 2] < 230 * MS
+    assert gaps[-1] < SECOND
+    glanced = [body for _, body in samples if "psi_some_avg10" not in body["host"]]
+    assert len(glanced) > len(samples) // 2
+    steps = [body["job"]["step"] for body in glanced]
+    assert steps == sorted(steps)
+    assert len(set(steps)) > len(steps) // 2
+
+
+@pytest.mark.system
+@pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
+def test_what_the_job_says_and_leaves_behind_is_seen_at_the_next_poll(tmp_path, monkeypatch) -> None:
+    """A checkpoint in the middle of a vigil stands in the journal within a poll or two; an orphan that ended is not left a zombie."""
+    job = (
+        "from brim import client\nimport os, time\n"
+        "client.step(1)\ntime.sleep(4)\n"
+        "if not os.fork():\n    pid = os.fork()\n    if not pid:\n        time.sleep(0.3)\n        os._exit(0)\n    open('pid', 'w').write(str(pid))\n    os._exit(0)\n"
+        "os.wait()\ntime.sleep(1.5)\nopen('seen', 'w').write(str(os.path.exists('/proc/' + open('pid').read())))\n"
+        "client.checkpointed('/x', step=1, complete=True)\nopen('said', 'w').write(str(time.monotonic_ns()))\ntime.sleep(2)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    lines = governed(tmp_path, job)
+    assert (tmp_path / "seen").read_text() == "False"
+    told = [at for at, kind, _ in lines if kind == "checkpoint"]
+    assert len(told) == 1
+    assert told[0] - int((tmp_path / "said").read_text()) < SECOND
+
+
+@pytest.mark.system
+@pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
+def test_whoever_looks_is_served_at_the_next_poll(tmp_path) -> None:
+    """A quiet run at one look a second writes once a minute; `brim top` gets what was seen until now within two polls."""
+    words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--", "sleep", "60"]
+    environ = {**os.environ, "PYTHONPATH": SRC}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        time.sleep(11)
+
+        def newest():
+            with contextlib.closing(sqlite3.connect(tmp_path / "run" / "journal.db")) as journal:
+                return journal.execute("SELECT max(wall_ns), count(*) FROM lines WHERE kind = 'sample'").fetchone()
+
+        kept = newest()
+        assert time.time_ns() - kept[0] > 3 * SECOND
+        told = subprocess.run([*words[:3], "top", "--json", str(tmp_path / "run")], env=environ, capture_output=True, text=True, check=True).stdout
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=20)
+    assert time.time_ns() - json.loads(told)["sample_wall_ns"] < 3 * SECOND
+    assert newest()[1] >= kept[1] + 4
