@@ -130,12 +130,17 @@ class Page:
 
     def foretell(self, at_ns: int, wall_ns: int, text: str) -> None:
         """Note what is about to be done, where the governor's own death cannot take it away and no disk is waited for. Longer texts are cut."""
+        length = self.prepare(text)
+        self.words[W_AHEAD_AT], self.words[W_AHEAD_WALL] = at_ns, wall_ns
+        self.words[W_AHEAD_LENGTH] = length
+
+    def prepare(self, text: str) -> int:
+        """Let a text stand ready to be told: it is as soon as its length, which is given back, is written behind its stamps."""
         words, raw = self.words, text.encode("utf-8", "replace")[:AHEAD_MAX]
         words[W_AHEAD_LENGTH] = 0
         self._map[AHEAD_AT : AHEAD_AT + len(raw)] = raw
-        words[W_AHEAD_AT], words[W_AHEAD_WALL] = at_ns, wall_ns
-        words[W_AHEAD_SUM] = _sum(len(raw), (at_ns, wall_ns), raw)
-        words[W_AHEAD_LENGTH] = len(raw)
+        words[W_AHEAD_SUM] = _sum(len(raw), (), raw)
+        return len(raw)
 
     def told(self) -> None:
         """The journal has what was foretold."""
@@ -148,7 +153,7 @@ class Page:
         if not 0 < length <= AHEAD_MAX:
             return None
         raw = self._map[AHEAD_AT : AHEAD_AT + length]
-        return (at_ns, wall_ns, raw.decode("utf-8", "replace")) if words[W_AHEAD_SUM] == _sum(length, (at_ns, wall_ns), raw) else None
+        return (at_ns, wall_ns, raw.decode("utf-8", "replace")) if words[W_AHEAD_SUM] == _sum(length, (), raw) else None
 
     # job → governor
 

@@ -372,3 +372,151 @@ def test_whoever_looks_is_served_at_the_next_poll(tmp_path) -> None:
         run.wait(timeout=20)
     assert time.time_ns() - json.loads(told)["sample_wall_ns"] < 3 * SECOND
     assert newest()[1] >= kept[1] + 4
+
+
+class Ready:
+    """A control page, a job's group as two files, an epoll that an event ends, and a request that is ready to be made over 1000 bytes."""
+
+    def __init__(self, loop, folder, *, use=1500, stat="inactive_file 100\nactive_file 300\nshmem 50\nmapped_file 250\n"):
+        self.page = control.Page.create(str(folder / "page"), stale_after_ns=SECOND)
+        (folder / "use").write_text(f"{use}\n")
+        (folder / "stat").write_text(stat)
+        names = ("inactive_file", "active_file", "shmem", "mapped_file")
+        self.files = [(Kept("", str(folder / "use")), ((b"", 1, 4),)), (Kept("", str(folder / "stat")), tuple((name.encode() + b" ", 1, 1) for name in names))]
+        self.numbers = numbers(self.files)
+        self.event, self.epoll = os.eventfd(0), select.epoll()
+        self.epoll.register(self.event, select.EPOLLIN)
+        self.keeper = Vigils(loop, epoll=self.epoll.fileno(), page=self.page, asides=[])
+        self.keeper.lay_out(self.files)
+
+    def arm(self, over):
+        self.keeper.arm(over, control.STOP, grace_ns=7 * SECOND, text="stop:asked: it holds too much")
+
+    def close(self):
+        self.page.close()
+        self.epoll.close()
+        os.close(self.event)
+
+
+@pytest.mark.parametrize(("over", "comes"), [(1199, True), (1200, False)])
+@pytest.mark.parametrize("quietly", [True, False])
+def test_the_request_is_made_when_something_comes_and_the_job_holds_too_much(loop, tmp_path, over, comes, quietly) -> None:
+    """From a bare wait and from a vigil: 1500 − 100 − min(300, 250 − 50) = 1200 bytes are held; the page then says what is done, until when, and why, and says it once."""
+    ready = Ready(loop, tmp_path)
+    ready.page.direct(control.RUN)
+    ready.arm(over)
+    assert ready.page.foretold() is None
+    before = time.monotonic_ns()
+    os.eventfd_write(ready.event, 1)
+
+    def wait():
+        if not quietly:
+            return ready.keeper.wait(time.monotonic_ns(), SECOND)
+        return ready.keeper.keep(ready.numbers, 8000, ready.page.said(), poll_ns=SECOND, until_ns=soon())[0] == WOKEN
+
+    assert wait()
+    fired = ready.keeper.fired()
+    if comes:
+        held, at, wall = fired
+        assert held == 1200
+        assert before < at < time.monotonic_ns()
+        assert ready.page.words[control.W_DIRECTIVE] == 2 << 8 | control.STOP
+        assert ready.page.words[control.W_DEADLINE] == at + 7 * SECOND
+        assert ready.page.foretold() == (at, wall, "stop:asked: it holds too much")
+        assert not ready.keeper.armed
+    else:
+        assert fired is None
+        assert ready.page.foretold() is None
+        ready.keeper.disarm()
+    assert wait()
+    assert ready.keeper.fired() is None
+    assert ready.page.words[control.W_DIRECTIVE] >> 8 == 1 + comes
+    ready.close()
+
+
+def test_no_request_where_nothing_comes_or_nothing_is_told(loop, tmp_path) -> None:
+    """A wait that only runs out makes none, whatever is held; nor does one whose group does not tell what it holds."""
+    ready = Ready(loop, tmp_path)
+    ready.arm(0)
+    assert not ready.keeper.wait(time.monotonic_ns(), 20 * MS)
+    assert ready.keeper.fired() is None
+    os.ftruncate(os.open(tmp_path / "stat", os.O_WRONLY), 0)
+    os.eventfd_write(ready.event, 1)
+    assert ready.keeper.wait(time.monotonic_ns(), SECOND)
+    assert ready.keeper.fired() is None
+    assert ready.page.words[control.W_DIRECTIVE] == 0
+    ready.close()
+
+
+def test_a_vigil_that_sees_it_itself_makes_the_request(loop, tmp_path) -> None:
+    """Without any notice of the kernel's: a number that leaves its band at a poll."""
+    ready = Ready(loop, tmp_path)
+    ready.arm(1000)
+    (tmp_path / "use").write_text("9000\n")
+    assert ready.keeper.keep(ready.numbers, 80, ready.page.said(), poll_ns=5 * MS, until_ns=soon())[0] == MOVED
+    assert ready.keeper.fired()[0] == 9000 - 100 - 200
+    ready.close()
+
+
+JUMP = """
+import ctypes, mmap, time
+from brim import client, control
+client.step(1)
+whole = mmap.mmap(-1, 256 << 20)
+base = ctypes.addressof(ctypes.c_char.from_buffer(whole))
+ctypes.memset(base, 1, 40 << 20)
+time.sleep({pause})
+at = 40
+begun = time.monotonic_ns()
+while client._words[control.W_DIRECTIVE] & 255 < {code} and at < 240:
+    ctypes.memset(base + (at << 20), 1, 1 << 20); at += 1
+    time.sleep(0.002)
+open("asked", "w").write(f"{{client._words[control.W_DIRECTIVE] >> 8}} {{time.monotonic_ns()}}")
+client.step(2)
+client.checkpointed("/x", step=2)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
+@pytest.mark.parametrize(("pause", "code"), [(1.5, control.CHECKPOINT), (6, control.CHECKPOINT), (1.5, control.STOP)])
+def test_a_job_that_grows_is_asked_as_it_crosses(tmp_path, monkeypatch, pause, code) -> None:
+    """Between two looks, and out of a quiet run: the request stands in the journal once, as of when it was made, with its number, and the job's answer is taken for the answer to it."""
+    monkeypatch.chdir(tmp_path)
+    words = [
+        sys.executable,
+        "-m",
+        "brim",
+        "run",
+        "--run-dir",
+        "run",
+        "--memory-budget",
+        "cpu=256MiB",
+        "--floor",
+        "64MiB",
+        "--throttle-margin",
+        "32MiB",
+        "--grace",
+        "8s",
+        "--",
+    ]
+    done = subprocess.run(
+        [*words, sys.executable, "-c", JUMP.format(pause=pause, code=code)], env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, timeout=60, check=False
+    )
+    number, at = map(int, (tmp_path / "asked").read_text().split())
+    with contextlib.closing(sqlite3.connect("run/journal.db")) as journal:
+        lines = [(stamp, kind, json.loads(body)) for stamp, kind, body in journal.execute("SELECT at_ns, kind, body FROM lines ORDER BY seq")]
+    asked = [(stamp, body["kind"]) for stamp, kind, body in lines if kind == "intent" and body["kind"].endswith(":asked")]
+    kinds = ["checkpoint:asked", "stop:asked"]
+    assert [kind for _, kind in asked] == (kinds[:1] if code == control.CHECKPOINT else kinds)
+    assert 0 <= at - asked[-1][0] < 500 * MS
+    outcomes = [body["outcome"] for _, kind, body in lines if kind == "outcome" and body["kind"].endswith(":asked")]
+    assert (
+        outcomes
+        == [f"request {n} on the control page: {control.NAMES[which]}" for n, which in ((number - 1, control.CHECKPOINT), (number, code))][-len(asked) :]
+    )
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (done.returncode, report["checkpoint"]["state"]) == (75 if code == control.STOP else 0, "acknowledged"), done.stderr
+    stamps = [stamp for stamp, _, _ in lines]
+    assert stamps == sorted(stamps)
+    assert subprocess.run([*words[:3], "verify", "run"], env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, check=False).returncode == 0

@@ -184,7 +184,7 @@ def test_what_is_foretold_outlives_its_writer(tmp_path):
     assert Job(None, code).ended() == -9
     page = control.Page(str(path))
     assert page.foretold() == (7, 8, "stop:killing: memory é")
-    page.words[control.W_AHEAD_WALL] += 1
+    page.words[control.W_AHEAD_SUM] ^= 1
     assert page.foretold() is None
     page.foretell(9, 10, "x" * 10_000)
     assert page.foretold() == (9, 10, "x" * control.AHEAD_MAX)

@@ -2,15 +2,16 @@
 
 from itertools import chain
 
-from brim import policy
+from brim import control, policy
 from brim.actions.notify import to_stderr
 from brim.facts.process import Checkpointed, Ending
 from brim.governor.eyes import Eyes
 from brim.governor.glances import Glances
 from brim.governor.hands import Hands
 from brim.governor.notes import Notes
-from brim.policy import quiet
-from brim.policy.states import ASKED, CHECKPOINT, ENDED, KILLING, NOTIFY, STOP, VERIFY
+from brim.policy import foresight, quiet
+from brim.policy.foresight import REQUESTS
+from brim.policy.states import CHECKPOINT, ENDED, KILLING, NOTIFY, STOP, VERIFY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from brim.facts.settings import Limits
     from brim.governor.eyes import Seen
     from brim.governor.vigils import Vigils
+    from brim.policy.foresight import Foreseen
     from brim.policy.states import Decision, Intent, State
     from brim.probes.wakes import Wakes
     from brim.seams import Clock, Sink
@@ -58,7 +60,7 @@ GIVE_UP_KILLS = 60
 CROSSED_NS = 100_000_000  # the kernel tells of a threshold before our own count shows it: look once more, soon, also where the job grows no further
 # A list of processes is no snapshot (one may fork behind the place that is being read and then end): nobody is left when two lists in a row say so.
 ALONE_LOOKS = 2
-REQUESTS = ((STOP, ASKED), (CHECKPOINT, ASKED))  # what is only said to the job, on the control page
+CODES = {STOP: control.STOP, CHECKPOINT: control.CHECKPOINT}
 
 
 class Governor:
@@ -84,6 +86,8 @@ class Governor:
         self._asked, self._rest = 0, False
         self._glances = Glances(limits, eyes=eyes, journal=journal, clock=clock, wakes=wakes, page=page, vigils=vigils) if glances else None
         self._notes = Notes(limits, journal)
+        self._vigils = vigils if page is not None else None
+        self._foreseen: tuple[Foreseen, Seen] | None = None
         self._level_ns: dict[str, int] = {}
         self._stages: list[str] = []
         self._after = ""
@@ -119,6 +123,7 @@ class Governor:
         while True:
             if self._rest:
                 self._rest_a_while(state)
+            state, before = self._own_up(state, before)
             status, now = self._job.poll(), self._clock.now_ns()
             if self._page is not None:
                 self._page.beat(now)
@@ -154,12 +159,57 @@ class Governor:
         """Wait for the next whole look, where nothing is near with glances alone; the names of what came (`wakes`: what ended the last wait)."""
         if ended:
             return self._wakes.wait(min(decision.next_look_ns, 5_000_000 if alone else 50_000_000))
+        self._foresee(decision.state, seen, now)
         if any(name.startswith("threshold") for name in wakes):
-            return self._wakes.wait(min(decision.next_look_ns, CROSSED_NS))
+            return self._wait_ready(min(decision.next_look_ns, CROSSED_NS))
         band = quiet.NOT_QUIET if self._glances is None or wakes else quiet.quiet(self._limits, seen.look, decision, now, watched=self._glances.watched())
         if self._glances is None or band.until_ns <= now:
-            return self._wakes.wait(decision.next_look_ns)
+            return self._wait_ready(decision.next_look_ns)
         return self._glances.until_needed(band, seen, decision.state, self._heard)
+
+    def _wait_ready(self, nanoseconds: int) -> tuple[str, ...]:
+        """Wait, where something is foreseen in the loop that makes the request."""
+        if self._vigils is None or not self._vigils.armed:
+            return self._wakes.wait(nanoseconds)
+        return self._wakes.wait(0) if self._vigils.wait(self._clock.now_ns(), nanoseconds) else ()
+
+    def _foresee(self, state: "State", seen: "Seen", now: int) -> None:
+        """Decide now what will be asked of the job when it holds too much, and get it ready."""
+        self._foreseen = None
+        words, page = seen.look.words, self._page
+        if self._vigils is None or page is None:
+            return
+        self._vigils.disarm()
+        if words is None or page.words[control.W_AHEAD_LENGTH] or not self._eyes.files():  # the page still tells of an act that the journal has not taken
+            return
+        look = seen.look.replace(words=words.replace(asked=page.words[control.W_DIRECTIVE] >> 8))
+        found = foresight.foresee(self._limits, state, look, now)
+        if found is not None:
+            self._foreseen = found, seen
+            self._vigils.lay_out(self._eyes.files())
+            self._vigils.arm(found.over, CODES[found.intent.action], grace_ns=self._limits.grace_ns, text=f"{_kind(found.intent)}: {found.intent.why}\n")
+
+    def _own_up(self, state: "State", before: int) -> "tuple[State, int]":
+        """Take over a request that was made while we waited, as if we had looked then; the state after it, and when that was."""
+        fired = None if self._vigils is None or self._foreseen is None else self._vigils.fired()
+        if fired is None or self._foreseen is None or self._page is None:
+            return state, before
+        (foreseen, seen), (held, *at) = self._foreseen, fired
+        stamp = at[0], at[1]
+        caught = state if self._glances is None else self._glances.caught_up(state)
+        look, decision, same = foresight.came(self._limits, caught, foreseen, held, stamp[0])
+        seen = seen.replace(look=look)
+        self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + stamp[0] - before
+        code = CODES[foreseen.intent.action]
+        made = foresight.request(decision) if same else foreseen.intent
+        outcome = f"request {self._page.words[control.W_DIRECTIVE] >> 8} on the control page: {control.NAMES[code]}"
+        self._notes.note(state, decision, seen, stamp, self._glances, sample=False)
+        done: list[Done] = [] if made is None else [(made, stamp, outcome, 0)]
+        if not same:
+            self._do_all((foreseen.intent,), seen, done, stamp)
+            done = self._ask_first(decision, seen)
+        self._do_all(decision.intents, seen, done, stamp)
+        return decision.state, stamp[0]
 
     def _heard(self) -> bool:
         """At a glance: see to the job's orphans and its terminal (which may bring us a Ctrl-Z), and say whether anybody has asked for something."""

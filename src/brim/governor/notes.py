@@ -31,8 +31,8 @@ class Notes:
         held, mapped, free = (Missing(reason="gone", detail="the job ended before it was seen") if value is None else value for value in self._extremes)
         return held, mapped, free
 
-    def note(self, was: "State", decision: "Decision", seen: "Seen", stamp: "tuple[int, int]", glances: "Glances | None") -> None:
-        """Keep the extremes; record faults and checkpoints as they come, and a sample at each poll and whenever something is done."""
+    def note(self, was: "State", decision: "Decision", seen: "Seen", stamp: "tuple[int, int]", glances: "Glances | None", *, sample: bool = True) -> None:
+        """Keep the extremes; record faults and checkpoints as they come, and a `sample` at each poll and whenever something is done."""
         look, state, now = seen.look, decision.state, stamp[0]
         glanced, most, least = (0, None, None) if glances is None else glances.write_down()
         self.looks += 1 + glanced
@@ -54,6 +54,8 @@ class Notes:
             self._journal.append("checkpoint", {**body, "took_ns": state.checkpoint_ns, "request": words.checkpoint_request}, durable=False, stamp=stamp)
         if state.evaluations != was.evaluations:
             self._journal.append("evaluated", {"count": state.evaluations}, durable=False, stamp=stamp)
+        if not sample:
+            return
         if now - self._sampled_ns >= self._limits.poll_ns * 9 // 10 or any(intent.action != NOTIFY for intent in decision.intents):
             self._sampled_ns = now
             # Nothing happens: the next samples come along. Something is done: the record of the act takes this one with it, and comes at once.

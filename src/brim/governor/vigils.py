@@ -1,10 +1,13 @@
-"""Lays out what is looked at between two glances (the files of a glance, the job's words, what is asked seldom, the job's orphans), with how far each may go."""
+"""Lays out what is looked at between two glances (the files of a glance, the job's words, what is asked seldom, the job's orphans), with how far each may go.
+
+And what is foreseen: a request that the loop puts on the control page as soon as it is woken and the job holds too much.
+"""
 
 import sys
 
 from brim import control
 from brim.probes import vigil
-from brim.probes.vigil import MEMORY, SAME, TEXT, Sight, Vigil
+from brim.probes.vigil import MEMORY, SAME, TEXT, WOKEN, Request, Sight, Vigil
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +20,15 @@ if TYPE_CHECKING:
     Aside = tuple[Sight, int, int]
     Row = tuple[int, int, tuple[int, ...], int, int]  # monotonic and wall ns, the files' numbers, the job's step and tokens
 
+_WORDS = {
+    "directive": control.W_DIRECTIVE,
+    "deadline": control.W_DEADLINE,
+    "slow": control.W_SLOW_PERMILLE,
+    "ahead_at": control.W_AHEAD_AT,
+    "ahead_wall": control.W_AHEAD_WALL,
+    "ahead_length": control.W_AHEAD_LENGTH,
+}
+_NEVER = (1 << 31) - 1
 # What is asked seldom is asked this often.
 SELDOM_NS = 10_000_000_000
 
@@ -29,11 +41,15 @@ class Vigils:
         self._eighths: tuple[int, ...] = ()
         self._fds: tuple[int, ...] = ()
         self._vigil: Vigil | None = None
+        self._guard: Vigil | None = None
         self._beat = self._counters = 0
         self._words: tuple[Sight, ...] = ()
+        self._page, self._request = page, Request()
         if page is not None:
             at = vigil.address_of(page.map)
             self._beat = at + control.W_GOVERNOR_BEAT * 8
+            for name, word in _WORDS.items():
+                setattr(self._request, name, at + word * 8)
             counters = Sight(kind=MEMORY, numbers=((control.W_STEP * 8, 8), (control.W_TOKENS * 8, 8)), address=at)
             self._words = (counters, *(Sight(kind=SAME, address=at + offset, room=size) for offset, size in (*control.SAID, (control.W_WATCHED * 8, 8))))
 
@@ -47,7 +63,10 @@ class Vigils:
         sights = [*texts, *self._words, *(sight for sight, _, _ in self._asides)]
         self._counters = len(self._eighths)
         kept = self._counters + (2 if self._words else 0)
-        self._vigil = Vigil(self._loop, sights, epoll=self._epoll, kept=kept, beat=self._beat)
+        request = self._request if self._page is not None else None
+        self._vigil = Vigil(self._loop, sights, epoll=self._epoll, kept=kept, beat=self._beat, request=request)
+        of_job = [text.replace(every=_NEVER) for text in texts[-2:]]  # read when the wait ends, for the request alone
+        self._guard = Vigil(self._loop, of_job, epoll=self._epoll, kept=0, beat=self._beat, request=request)
         at = kept
         for sight, low, high in self._asides:
             for place in range(at, at + len(sight.numbers)):
@@ -72,10 +91,41 @@ class Vigils:
             for at, sight in enumerate(self._words[1:], first):
                 found.hold(at, said[: sight.room])
                 said = said[sight.room :]
+        self._request.use, self._request.files = len(self._fds) - 2, len(self._fds) - 1
         why, rows = found.keep(poll_ns, until_ns, room)
         end = 2 + self._counters
         spoken = len(self._words) > 0
         return why, [(row[0], row[1], row[2:end], row[end] if spoken else 0, row[end + 1] if spoken else 0) for row in rows]
+
+    def wait(self, now: int, nanoseconds: int) -> bool:
+        """Wait at most so long, ready to make the request; whether something has come."""
+        assert self._guard is not None
+        self._request.use, self._request.files = 0, 1
+        return self._guard.keep(nanoseconds, now + nanoseconds)[0] == WOKEN
+
+    def arm(self, over: int, code: int, *, grace_ns: int, text: str) -> None:
+        """From now on make this request when a wait or a vigil ends and the job holds more than `over` bytes; `text` then stands on the page as what is about to be done."""
+        assert self._page is not None
+        request = self._request
+        request.length = self._page.prepare(text)
+        request.over, request.code, request.grace_ns, request.fired, request.on = over, code, grace_ns, 0, 1
+
+    def disarm(self) -> None:
+        """Make no request."""
+        self._request.on = 0
+
+    @property
+    def armed(self) -> bool:
+        """Whether a request is ready to be made."""
+        return bool(self._request.on)
+
+    def fired(self) -> "tuple[int, int, int] | None":
+        """Once after the request was made: (bytes that the job held, monotonic ns, wall ns)."""
+        request = self._request
+        if not request.fired:
+            return None
+        request.on = request.fired = 0
+        return request.held, request.at_ns, request.wall_ns
 
 
 def asides(loop: "Any", where: "dict[str, tuple[int, str]]", bands: "dict[str, tuple[int, int]]", *, poll_ns: int) -> "list[Aside]":

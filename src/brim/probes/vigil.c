@@ -1,4 +1,6 @@
-/* Looks at a handful of numbers once a poll, between two looks of the governor, and comes back as soon as one of them leaves its band; it knows nothing of what they mean.
+/* Looks at a handful of numbers once a poll, between two looks of the governor, and comes back as soon as one of them leaves its band; it knows nothing of what they mean, but for one: what a job
+   holds (the working set of its memory group less its mapped files), because there is one request that must not wait for the interpreter. Which request that is, and from where
+   on it is made, was decided before (policy/foresight.py); the loop puts it on the control page.
 
    What a look of the interpreter touches has to come back into the processor's caches after each second of sleep, and costs a hundred times what it costs in a row;
    this loop touches a few pages. Everything that it needs is laid out by vigil.py, whose structures mirror those here; nothing is allocated, nothing is decided, and
@@ -36,6 +38,16 @@ typedef struct {
 } source;
 
 typedef struct {
+    int32_t on, fired;       /* fired: 1 when the request was put on the page */
+    int32_t use, files;      /* the sources that tell the group's use (one number) and its files: inactive, active, shared, mapped */
+    int64_t over;            /* the request is made when the job holds more */
+    int64_t held, at_ns, wall_ns; /* what it held, and when, as the request was made */
+    int64_t grace_ns, code;  /* the deadline of the request from then on; the code of the directive */
+    int64_t *directive, *deadline, *slow;              /* words of the page */
+    int64_t *ahead_at, *ahead_wall, *ahead_length, length; /* those that tell what is about to be done, and how long the text is that stands there */
+} request;
+
+typedef struct {
     int32_t epoll, sources, kept, room; /* how many of the numbers are kept in a row; how many rows there is room for */
     int32_t filled, moved, polls, unused;
     int64_t poll_ns, until_ns;
@@ -43,6 +55,7 @@ typedef struct {
     source *source;
     number *number;
     int64_t *rows; /* each: monotonic ns, wall ns, then the kept numbers */
+    request *request;
 } vigil;
 
 static int64_t now_ns(clockid_t clock) {
@@ -83,7 +96,7 @@ static int64_t number_at(const char *buffer, const number *asked) {
     return half;
 }
 
-/* Ask one source for all its numbers; 0 where it answered and each is in its band. */
+/* Ask one source for all its numbers: 0 where each is in its band, 1 where one is not, -1 where it does not answer. */
 static int ask(vigil *v, source *from) {
     int out = 0;
     if (from->kind == SAME) {
@@ -93,12 +106,12 @@ static int ask(vigil *v, source *from) {
     } else if (from->kind == TEXT) {
         ssize_t got = pread(from->fd, from->buffer, (size_t)from->room - 1, 0);
         if (got <= 0)
-            return 1;
+            return -1;
         from->buffer[got] = 0;
     } else if (from->kind == CALL) {
         intptr_t *with = from->arguments;
         if (from->call(with[0], with[1], with[2], with[3]) != 0)
-            return 1;
+            return -1;
     }
     for (number *one = v->number + from->first, *end = one + from->count; one < end; one++) {
         one->value = from->kind == TEXT ? number_in(from->buffer, one) : number_at(from->buffer, one);
@@ -107,8 +120,29 @@ static int ask(vigil *v, source *from) {
     return out;
 }
 
+/* Where the job holds more than it was decided it may: what is about to be done is told first, then the deadline is set, then the request is made, each in one word. */
+static void make(vigil *v, request *r) {
+    if (!r || !r->on || r->fired || ask(v, v->source + r->use) < 0 || ask(v, v->source + r->files) < 0)
+        return;
+    const number *use = v->number + v->source[r->use].first, *files = v->number + v->source[r->files].first;
+    int64_t mapped = files[3].value > files[2].value ? files[3].value - files[2].value : 0;
+    int64_t held = use->value - files[0].value - (files[1].value < mapped ? files[1].value : mapped);
+    if (held <= r->over)
+        return;
+    r->held = held;
+    r->at_ns = now_ns(CLOCK_MONOTONIC);
+    r->wall_ns = now_ns(CLOCK_REALTIME);
+    r->fired = 1;
+    *(volatile int64_t *)r->ahead_at = r->at_ns;
+    *(volatile int64_t *)r->ahead_wall = r->wall_ns;
+    __atomic_store_n(r->ahead_length, r->length, __ATOMIC_RELEASE);
+    *(volatile int64_t *)r->deadline = r->at_ns + r->grace_ns;
+    *(volatile int64_t *)r->slow = 0;
+    __atomic_store_n(r->directive, ((*r->directive >> 8) + 1) << 8 | r->code, __ATOMIC_RELEASE);
+}
+
 /* What vigil.py holds its own structures against: a library that was built from another version of this file is not used. */
-const int32_t brim_vigil_layout[] = {1, sizeof(number), sizeof(source), sizeof(vigil)};
+const int32_t brim_vigil_layout[] = {2, sizeof(number), sizeof(source), sizeof(vigil), sizeof(request)};
 
 /* Poll until one number leaves its band, a descriptor of the epoll is ready (or a signal came), the time is over, or the rows are full. A poll at which all is well is a row. */
 int brim_vigil_keep(vigil *v) {
@@ -123,8 +157,10 @@ int brim_vigil_keep(vigil *v) {
         if (v->filled == v->room)
             return FULL;
         left = left < v->poll_ns ? left : v->poll_ns;
-        if (epoll_wait(v->epoll, &event, 1, (int)((left + 999999) / 1000000)) != 0)
+        if (epoll_wait(v->epoll, &event, 1, (int)((left + 999999) / 1000000)) != 0) {
+            make(v, v->request);
             return WOKEN;
+        }
         now = now_ns(CLOCK_MONOTONIC);
         if (v->beat)
             *(volatile int64_t *)v->beat = now;
@@ -132,6 +168,7 @@ int brim_vigil_keep(vigil *v) {
         for (int32_t at = 0; at < v->sources; at++)
             if (v->polls % v->source[at].every == 0 && ask(v, v->source + at)) {
                 v->moved = at;
+                make(v, v->request);
                 return MOVED;
             }
         int64_t *row = v->rows + (int64_t)v->filled++ * (v->kept + 2);

@@ -59,7 +59,17 @@ class _Frame(ctypes.Structure):
     _fields_ = (
         ("epoll", ctypes.c_int32), ("sources", ctypes.c_int32), ("kept", ctypes.c_int32), ("room", ctypes.c_int32), ("filled", ctypes.c_int32),
         ("moved", ctypes.c_int32), ("polls", ctypes.c_int32), ("unused", ctypes.c_int32), ("poll_ns", ctypes.c_int64), ("until_ns", ctypes.c_int64),
-        ("beat", ctypes.c_void_p), ("source", ctypes.c_void_p), ("number", ctypes.c_void_p), ("rows", ctypes.c_void_p),
+        ("beat", ctypes.c_void_p), ("source", ctypes.c_void_p), ("number", ctypes.c_void_p), ("rows", ctypes.c_void_p), ("request", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class Request(ctypes.Structure):
+    """A request that the loop makes by itself when it is woken and the job holds more than `over` bytes; the addresses are words of the control page."""
+
+    _fields_ = (
+        ("on", ctypes.c_int32), ("fired", ctypes.c_int32), ("use", ctypes.c_int32), ("files", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("over", "held", "at_ns", "wall_ns", "grace_ns", "code")),
+        *((name, ctypes.c_void_p) for name in ("directive", "deadline", "slow", "ahead_at", "ahead_wall", "ahead_length")), ("length", ctypes.c_int64),
     )  # fmt: skip
 
 
@@ -67,11 +77,11 @@ def library(path: str = LIBRARY) -> "Any":
     """The loop, or None where it was not built here (no C compiler when brim was installed) or cannot be loaded."""
     try:
         found = ctypes.CDLL(path)
-        layout = tuple((ctypes.c_int32 * 4).in_dll(found, "brim_vigil_layout"))
+        layout = tuple((ctypes.c_int32 * 5).in_dll(found, "brim_vigil_layout"))
         found.brim_vigil_keep.argtypes = (ctypes.c_void_p,)
     except (OSError, AttributeError, ValueError):
         return None
-    return found if layout == (1, ctypes.sizeof(_Number), ctypes.sizeof(_Source), ctypes.sizeof(_Frame)) else None
+    return found if layout == (2, *(ctypes.sizeof(kind) for kind in (_Number, _Source, _Frame, Request))) else None
 
 
 def address_of(buffer: "Any") -> int:
@@ -100,10 +110,10 @@ def _entry(function: "Any") -> int:
 
 
 class Vigil:
-    """One loop over some sights, whose first `kept` numbers are kept at each poll. `epoll` ends it when a descriptor of that epoll is ready."""
+    """One loop over some sights, whose first `kept` numbers are kept at each poll. `epoll` ends it when a descriptor of that epoll is ready; `request` see there."""
 
-    def __init__(self, loop: "Any", sights: "Sequence[Sight]", *, epoll: int, kept: int, beat: int = 0) -> None:
-        self._loop, self.sights = loop, tuple(sights)
+    def __init__(self, loop: "Any", sights: "Sequence[Sight]", *, epoll: int, kept: int, beat: int = 0, request: "Request | None" = None) -> None:
+        self._loop, self.sights, self._request = loop, tuple(sights), request
         count = sum(len(sight.numbers) for sight in self.sights)
         self._numbers, self._sources = (_Number * count)(), (_Source * len(self.sights))()
         self._text = ctypes.create_string_buffer(_TEXT_ROOM)
@@ -127,7 +137,7 @@ class Vigil:
             first += len(sight.numbers)
         self._frame = _Frame(
             epoll=epoll, sources=len(self.sights), kept=kept, room=ROWS, beat=beat or None, source=ctypes.addressof(self._sources),
-            number=ctypes.addressof(self._numbers) if count else None, rows=ctypes.addressof(self._rows),
+            number=ctypes.addressof(self._numbers) if count else None, rows=ctypes.addressof(self._rows), request=None if request is None else ctypes.addressof(request),
         )  # fmt: skip
         self._at = ctypes.addressof(self._frame)
         self._width = kept + 2
