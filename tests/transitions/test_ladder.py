@@ -323,3 +323,35 @@ def test_looks_come_sooner_near_a_limit():
     assert drive.look(free=900 * MIB).last.next_look_ns <= SECOND // 50
     assert drive.level() == BLOCK
     assert THROTTLE
+
+
+@pytest.mark.parametrize("rate_mib", [200, 512, 800, 1000, 1024])
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_stop_has_the_whole_gap_below_the_floor(rate_mib, listens) -> None:
+    """A job that was flat and then grows is told to end so early that it has the time which the floor stands for, although brim's own last look and reserve come off its end."""
+    limits = LIMITS.replace(max_temp_c=None, floor_bytes=GIB, throttle_margin_bytes=1, hard_reserve_bytes=16 * MIB)
+    drive = Drive(limits, listens=listens, device="cpu", backend="cpu").steady(6, free=8 * GIB, held=GIB)
+    told = killed = None
+    began = drive.now
+    while killed is None and drive.now - began < 60 * SECOND:
+        after = min(drive.last.next_look_ns, SECOND)
+        grown = (drive.now + after - began) * rate_mib * MIB // SECOND
+        drive.look(after / SECOND, free=max(0, 8 * GIB - grown), held=GIB + grown)
+        stages = [intent.stage for intent in drive.last.intents if intent.action == "stop"]
+        told = drive.now if stages and told is None else told
+        killed = drive.now if "killing" in stages else None
+    assert (killed - told) / SECOND >= 1024 / rate_mib
+    assert (killed - told) / SECOND <= (1024 + 128) / rate_mib
+
+
+@pytest.mark.parametrize("short_mib", [129, 200, 256])
+def test_a_fast_load_that_ends_above_the_floor_is_let_alone(short_mib) -> None:
+    """4 GiB/s until an eighth of the floor and a little more is left above it, then flat: no stop, although it was a hundredth of a second away."""
+    limits = LIMITS.replace(max_temp_c=None, floor_bytes=GIB, throttle_margin_bytes=1)
+    drive = Drive(limits, listens=False, device="cpu", backend="cpu").steady(6, free=8 * GIB, held=GIB)
+    last = GIB + short_mib * MIB
+    for at in range(0, 2000, 20):
+        drive.look(0.02, free=max(last, 8 * GIB - at * 4 * GIB // 1000))
+        assert all(intent.action != "stop" for intent in drive.last.intents)
+    drive.steady(20)
+    assert not [entry for entry in drive.log if entry[0] == "stop"]

@@ -8,6 +8,7 @@ without a reading; a stop never goes back; the same inputs give the same answer.
 from brim.facts.look import UNSURE, Look
 from brim.facts.settings import Limits
 from brim.policy import forecast, halt, ladder, levels, losses, signals
+from brim.policy.forecast import FASTEST_NS
 from brim.policy.states import (
     BLOCK,
     CHECKPOINT,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKPOINT", "Decision", "Intent", "Limits", "Look", "State", "begin", "decide"]
 
-FASTEST_NS, FAST_NS = 10_000_000, 100_000_000
+FAST_NS = 100_000_000
 
 
 def begin(now: int) -> State:

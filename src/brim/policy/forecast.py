@@ -8,7 +8,7 @@ a reserve (a fixed horizon without these raised a false alarm in three of three 
 from brim.facts.look import Look
 from brim.facts.settings import Limits
 from brim.policy.signals import floor_of
-from brim.policy.states import FORECAST, RUN, THROTTLE, Signal, State, Trend
+from brim.policy.states import BLOCK, FORECAST, RUN, THROTTLE, Signal, State, Trend
 from brim.units import MIB, format_bytes, format_ns
 
 WINDOW_NS = 2_000_000_000
@@ -19,6 +19,9 @@ FLAT_SHARE = 0.02
 # No memory fills faster than this (earlyoom assumes 6000 MiB/s): near the floor, look again before it could be reached.
 FASTEST_FILL = 6 << 30
 NEAR_BYTES = 256 << 20
+# How long before the budget is gone the grace of a stop ends; and the fastest pace of looks.
+LAST_LOOK_NS, FASTEST_NS = 40_000_000, 10_000_000
+LEAD_PART = 8
 LOADING = ("loading", "warmup", "compile", "starting")
 
 
@@ -97,8 +100,18 @@ def horizon_ns(limits: Limits, state: State) -> int:
     return (state.checkpoint_ns or limits.checkpoint_time_ns) + limits.confirmations * min(limits.poll_ns, 200_000_000) + limits.reserve_ns
 
 
+def is_there(limits: Limits, room: int, rate: int) -> bool:
+    """Say whether a job that grows at `rate` (bytes a second) and has `room` bytes to the floor is as good as there: a stop then has the whole gap below the floor.
+
+    What the end of a stop loses to our last look and to the hard reserve, and its beginning to confirmation, is so given back, up to an eighth of the floor: a job
+    that grows fast and ends just above the floor is let alone.
+    """
+    lead_ns = LAST_LOOK_NS + limits.confirmations * FASTEST_NS + limits.hard_reserve_bytes * 1_000_000_000 // max(rate, 1)
+    return room < min(rate * lead_ns // 1_000_000_000, floor_of(limits) // LEAD_PART)
+
+
 def judge(limits: Limits, state: State, trend: Trend, free: int) -> Signal:
-    """Turn a trend into a signal: throttle where the floor comes within the horizon."""
+    """Turn a trend into a signal: throttle where the floor comes within the horizon, block where it is all but there, so that a stop has the whole gap below the floor."""
     rate = 0
     if trend.armed_ns >= 0:
         whole = trend.samples and trend.samples[0][0] >= trend.armed_ns
@@ -109,5 +122,7 @@ def judge(limits: Limits, state: State, trend: Trend, free: int) -> Signal:
     why = f"{trend.device}: nothing grows"
     if rate:
         why = f"{trend.device} fills at {format_bytes(rate)}/s, floor in {format_ns(max(left, 0))}, horizon {format_ns(horizon_ns(limits, state))}"
-    level = THROTTLE if near else RUN
-    return Signal(name=f"forecast:{trend.device}", kind=FORECAST, device=trend.device, level=level, relaxed=level, why=why, confirm=limits.confirmations)
+    level = (BLOCK if is_there(limits, room, rate) else THROTTLE) if near else RUN
+    return Signal(
+        name=f"forecast:{trend.device}", kind=FORECAST, device=trend.device, level=level, relaxed=level, why=why, value=free, confirm=limits.confirmations
+    )

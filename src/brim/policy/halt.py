@@ -6,6 +6,7 @@ is asked for nothing. Not covered: how signals are sent (SIGCONT after SIGTERM t
 
 from brim.facts.look import GONE, Look
 from brim.facts.settings import Limits
+from brim.policy.forecast import LAST_LOOK_NS
 from brim.policy.states import (
     ASKED,
     BLOCK,
@@ -24,8 +25,6 @@ from brim.policy.states import (
 
 # A job that answered is given this long to end by itself; one that never looked is signalled after the other.
 LINGER_NS, UNSEEN_NS, REKILL_NS = 10_000_000_000, 3_000_000_000, 500_000_000
-# How long before the budget is gone the grace ends: one look at the fastest pace.
-LAST_LOOK_NS = 40_000_000
 
 
 def begin(limits: Limits, state: State, look: Look, now: int, cause: "tuple[str, str]", *, may_save: bool) -> "tuple[State, list[Intent]]":

@@ -59,9 +59,9 @@ def stop_cause(limits: Limits, state: State, look: Look) -> "tuple[str, str] | N
         if wish in look.wishes and (wish != "leftover" or look.others):
             return cause, why
     blocked = [track for track in state.tracks if track.level == BLOCK]
-    for kind, cause in ((FAULT, "fault"), (MEMORY, "memory"), (HEAT, "heat")):
+    for kind, cause in ((FAULT, "fault"), (MEMORY, "memory"), (FORECAST, "memory"), (HEAT, "heat")):
         for track in blocked:
-            if track.kind == kind and (kind != MEMORY or relieves(limits, look, track.name.removeprefix("memory:"), track.value)):
+            if track.kind == kind and (kind not in (MEMORY, FORECAST) or relieves(limits, look, track.name.partition(":")[2], track.value)):
                 return cause, track.why
     if state.unknown_done and limits.on_unknown == "stop":
         return "unknown", "telemetry is lost for longer than allowed"
