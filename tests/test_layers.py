@@ -13,7 +13,7 @@ SPINE |= {"availability", "cards", "masks", "pool", "visible"}
 EDGES = {"ledger", "readers", "probes", "actions", "journal", "clock"}
 JOIN = {"book", "admission", "launch", "hardware", "governor", "api", "checkpoint", "forms", "pages"}
 SPINE |= {"shapes", "outlook", "training_solver"}
-JOIN |= {"training", "resumption", "watching"}
+JOIN |= {"training", "resumption", "watching", "following"}
 TOP = {"cli", "integrations"}
 SPINE |= {"asking", "second_opinion"}
 # evidence, claims and profiles
@@ -63,7 +63,8 @@ ALLOWED: dict[str, set[str]] = {
     "pool": _BASE | {"budget"},
     "visible": _BASE,
     "masks": _BASE,
-    "hardware": _BASE | SPINE | EDGES,
+    "hardware": _BASE | SPINE | EDGES | {"following"},
+    "following": _BASE | EDGES,
     "sight": _BASE | SPINE | EDGES | {"hardware", "__init__"},
     "admission": _BASE | SPINE | EDGES,
     "pages": _BASE | {"control"},

@@ -7,6 +7,7 @@ device or library pays a few directory listings for that vendor and loads nothin
 
 from brim import budget as rule
 from brim import pool
+from brim.clock import SystemClock
 from brim.facts.device import UNASKED, Asked, Device, Host, Memory, Reading
 from brim.probes import processor
 from brim.probes.host import HostProbe
@@ -17,8 +18,9 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from brim.following import Lookout
     from brim.probes.kept import File
     from brim.probes.scripted import Script
     from brim.probes.watch import Watch
@@ -28,6 +30,7 @@ LOOK_NS = 1_600_000_000  # the whole look: `brim probe` answers within two secon
 POLL_NS = 1_000_000_000
 SLOW_NS = 5_000_000_000
 AGAIN_NS = 30_000_000_000
+LONGEST_NS = 60_000_000_000  # who follows hears this often, also where nothing moves
 INSTALL = {
     "nvml": "install NVIDIA's driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install)",
     "nvidia-ml-py": "pip install nvidia-ml-py",
@@ -97,6 +100,26 @@ class Machine:
         host = self._host.read(slow=slow)
         unwatched = tuple(row for row in self._first if not any(row.backend == BACKENDS.get(vendor) for vendor in answers))
         return self._settled(now_ns, (*self._rows(answers), *unwatched), host)
+
+    def follow(self, *, poll_ns: int = 1_000_000_000, longest_ns: int = LONGEST_NS) -> "Iterator[Reading]":
+        """A reading at once, then one whenever a poll finds news, and after `longest_ns` in any case. Every card and the host's memory are asked at every poll.
+
+        News (`facts.moves`): a device comes or goes, its state, faults, throttle reasons or processes change, a number goes missing or comes back; memory of a device, of a process or of the host
+        moves by more than a 256th of the device's (the host's) total, a temperature by more than 1 °C, power by more than 5 W, utilisation by more than 5 points, each since the last reading.
+        What else a reading holds (limits, clocks, fans, pressure, disk) is read anew with each, but brings none by itself.
+        """
+        from brim.following import follow
+
+        return follow(self.read, self._lookout, self._clock, poll_ns=poll_ns, longest_ns=longest_ns)
+
+    def _lookout(self) -> "Lookout | None":
+        """The built loop over what is here; None where it was not built, time is not the machine's, or something is here that it cannot ask."""
+        watches = self._watches
+        if self._script is not None or watches is None or watches.keys() - {"nvidia"} or not isinstance(self._clock, SystemClock):
+            return None
+        from brim.following import lookout
+
+        return lookout(self._host, watches.get("nvidia"), self._clock, deadline_ns=POLL_NS)
 
     def files(self) -> "list[File]":
         """The files that tell what the host has available, without the devices; none where that cannot be told without a whole look."""

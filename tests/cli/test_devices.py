@@ -224,7 +224,7 @@ def test_devices_are_searched(brim) -> None:
 
 
 def test_watch_looks_again(brim, script) -> None:
-    """With --json one document a line, each with the reading that holds then."""
+    """With --json one document a line, as soon as something has moved, with the reading that holds then."""
     import signal
     import subprocess
     import sys
@@ -234,7 +234,9 @@ def test_watch_looks_again(brim, script) -> None:
     command = [sys.executable, "-m", "brim", "probe", "--watch", "--json", "--every", "100ms", "--readings", path]
     heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a suite that runs in the background of a shell has it ignored
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, preexec_fn=heard) as child:  # noqa: PLW1509 - one system call
-        seen = [json.loads(child.stdout.readline())["devices"][0]["temperature_c"] for _ in range(5)]
+        seen = [json.loads(child.stdout.readline())["devices"][0]["temperature_c"]]
+        while seen[-1] == 71 and len(seen) < 50:  # the machine's own memory moves, too
+            seen.append(json.loads(child.stdout.readline())["devices"][0]["temperature_c"])
         child.send_signal(2)
         child.communicate(timeout=10)
     assert (seen[0], seen[-1], child.returncode) == (71, 90, 0)

@@ -256,7 +256,7 @@ def test_a_card_that_stood_still_is_seen_to_move(polled, changes, lines, seen) -
     probe = opened(binding)
     rows = [probe.read(poll)[0] for poll in (1, 2, 3, 4)]
     assert rows[1] is rows[3]
-    assert probe._cards[0].again is not None
+    assert probe.cards[0].again is not None
     stub.write(card(**{"mem_temp": 70, **changes}), lines=(*first, *lines))
     assert seen(probe.read(5)[0])
     stub.write(card(mem_temp=70), lines=first)
@@ -270,7 +270,7 @@ def test_a_binding_that_finds_its_functions_otherwise_is_asked_whole(polled, mon
     stub.write(card(), lines=tuple(f"0.proc {4000 + n} 1048576" for n in range(20)))
     probe = opened(binding)
     rows = [probe.read(poll)[0] for poll in (1, 2, 3)]
-    assert probe._cards[0].again is None
+    assert probe.cards[0].again is None
     assert rows[1] is rows[2]
     assert len(rows[2].processes) == 20
     stub.write(card(temp=64))
@@ -281,4 +281,4 @@ def test_a_binding_that_finds_its_functions_otherwise_is_asked_whole(polled, mon
     monkeypatch.setattr(nvml_again, "function", gone)
     other = opened(binding)
     assert [other.read(poll)[0].temperature_c for poll in (4, 5, 6)] == [64.0] * 3
-    assert other._cards[0].again is None
+    assert other.cards[0].again is None

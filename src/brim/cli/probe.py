@@ -5,6 +5,7 @@ import sys
 from brim import api
 from brim.cli.words import Asked, Parser, as_json, fraction, time
 from brim.errors import NoSuchDevice, Usage
+from brim.hardware import LONGEST_NS
 from brim.values import Missing
 
 TYPE_CHECKING = False
@@ -18,8 +19,10 @@ def _parser() -> Parser:
     parser = Parser("probe", "What devices are here, what a plan may spend on each, and where each number came from.")
     parser.add_argument("--json", action="store_true", help="print brim.probe/1")
     parser.add_argument("--explain", action="store_true", help="give the reason of each value that is missing, and what was asked")
-    parser.add_argument("--watch", action="store_true", help="look again and again until Ctrl-C (with --json: one document a line)")
-    parser.add_argument("--every", type=time, metavar="TIME", default=1_000_000_000, help="time between two looks of --watch (default 1s)")
+    parser.add_argument(
+        "--watch", action="store_true", help="go on until Ctrl-C: print again whenever something moved, and each minute (with --json: one document a line)"
+    )
+    parser.add_argument("--every", type=time, metavar="TIME", default=1_000_000_000, help="time between two polls of --watch (default 1s)")
     parser.add_argument("--device", metavar="D", help="only this device (cuda:0, cuda, a UUID); a sleeping card is woken; exit 6 where it gives nothing")
     parser.add_argument(
         "--reserve", type=fraction, metavar="FRACTION", help="hold back this share of each device (0…1; default 0.2 for the host, 0.1 for others)"
@@ -42,20 +45,16 @@ def main(argv: list[str]) -> int:
 
 
 def _watch(asked: Asked, eyes: "Machine") -> int:
-    """Look and print until somebody stops us; on a terminal each look replaces the last."""
-    from brim.clock import SystemClock
-
-    clock = SystemClock()
+    """Print what is news until somebody stops us; on a terminal each reading replaces the last."""
     screen = sys.stdout.isatty() and not asked.json
     try:
-        while True:
-            begun = clock.now_ns()
-            seen = _only(asked.device, api.probed(eyes.read(begun), eyes.warning))
+        for reading in eyes.follow(poll_ns=asked.every, longest_ns=max(asked.every, LONGEST_NS)):
+            seen = _only(asked.device, api.probed(reading, eyes.warning))
             if screen:
                 print("\x1b[H\x1b[2J", end="")
             _print(asked, seen, line=True)
             sys.stdout.flush()
-            clock.sleep_ns(max(0, asked.every - (clock.now_ns() - begun)))
+        return 0
     except KeyboardInterrupt:
         return 0
 

@@ -28,7 +28,7 @@ PID_MAX = 1 << 22  # Linux: the largest pid_max (include/linux/threads.h, PID_MA
 class _Card:
     """One handle: what never changes, what was refused for good, and what is still asked."""
 
-    __slots__ = ("again", "cells", "device", "fast", "handle", "lost", "mig_of", "raw", "raw_slow", "settled", "slow", "slow_values", "static", "xids")
+    __slots__ = ("again", "cells", "device", "fast", "handle", "lost", "mig_of", "raw", "raw_slow", "settled", "slow", "slow_values", "static", "told", "xids")
 
     def __init__(self, handle: object, static: "dict[str, Any]", mig_of: "_Card | None" = None) -> None:
         self.handle, self.static, self.mig_of = handle, static, mig_of
@@ -38,6 +38,7 @@ class _Card:
         self.slow_values: dict[str, Any] = {}
         self.lost = ""
         self.xids: list[int] = []
+        self.told: dict[str, Any] = {}  # the fast values of the last whole look
         self.cells: dict[str, Any] = {}
         self.raw: tuple[Any, ...] | None = None  # the fast values as the library gave them at the last look; None where they cannot be compared
         self.raw_slow: tuple[Any, ...] | None = None  # the slow ones
@@ -51,13 +52,13 @@ class Nvml:
     def __init__(self, binding: "Any" = None, *, root: str = "", wake: bool = False) -> None:
         if binding is None:
             binding = __import__("pynvml")
-        self._nvml = binding
+        self.binding = self._nvml = binding
         self._error = binding.NVMLError
         self._root, self._wake = root, wake
-        self._cards: list[_Card] = []
+        self.cards: list[_Card] = []
         self._asleep: list[Device] = []
         self._names: dict[int, str] = {}
-        self._events: Any = None
+        self.events: Any = None
         self._slow_at = 0
         self._fixed: dict[str, Any] = {}
         self._questions: dict[tuple[str, ...], Questions] = {}
@@ -123,7 +124,7 @@ class Nvml:
             **self._fixed,
         }
         card = _Card(handle, static)
-        self._cards.append(card)
+        self.cards.append(card)
         if isinstance(handle, self._error):
             card.lost = str(handle)
             return
@@ -139,7 +140,7 @@ class Nvml:
                     own = _Card(slice_handle, {**static, "mig": "slice", "parent_uuid": static["uuid"]}, mig_of=card)
                     self._describe(own)
                     self._plan(own)
-                    self._cards.append(own)
+                    self.cards.append(own)
 
     def _describe(self, card: _Card) -> None:
         """What never changes while the driver is loaded."""
@@ -209,27 +210,34 @@ class Nvml:
         nvml = self._nvml
         try:
             events = nvml.nvmlEventSetCreate()
-            for card in self._cards:
+            for card in self.cards:
                 if card.mig_of is None and not card.lost:
                     nvml.nvmlDeviceRegisterEvents(card.handle, nvml.nvmlEventTypeXidCriticalError, events)
             self._next_event, self._event = function(nvml, "nvmlEventSetWait_v2"), nvml.c_nvmlEventData_t()
-            self._events = events
+            self.events = events
         except (self._error, AttributeError):
-            self._events = None
+            self.events = None
 
     def _hear(self) -> None:
         """Take the XID events that came since the last look, at most 64 (a storm must not hold the poll)."""
         for _ in range(64):
-            code = self._next_event(self._events, byref(self._event), c_uint(0))  # straight, for the usual answer (nobody has anything to say) is an error code
+            code = self._next_event(self.events, byref(self._event), c_uint(0))  # straight, for the usual answer (nobody has anything to say) is an error code
             if code:
                 if code == NOT_SUPPORTED:
-                    self._events = None
+                    self.events = None
                 return
-            event = self._event
-            key = _address(event.device)
-            for card in self._cards:
-                if card.mig_of is None and not isinstance(card.handle, self._error) and _address(card.handle) == key:
-                    card.xids.append(int(event.eventData))
+            self.take(self._event)
+
+    def take(self, event: "Any") -> None:
+        """An XID event, whoever heard it."""
+        key = _address(event.device)
+        for card in self.cards:
+            if card.mig_of is None and not isinstance(card.handle, self._error) and _address(card.handle) == key:
+                card.xids.append(int(event.eventData))
+
+    def ask_all(self) -> None:
+        """Let the next look ask the slow cells, too."""
+        self._slow_at = 0
 
     def read(self, now_ns: int = 0) -> tuple[Device, ...]:
         """One look at every card; a row for each, whatever fails."""
@@ -237,9 +245,9 @@ class Nvml:
         if slow:
             self._slow_at = now_ns or 1
             self._names.clear()
-        if self._events is not None:
+        if self.events is not None:
             self._hear()
-        return (*(self._row(card, slow=slow) for card in self._cards), *self._asleep)
+        return (*(self._row(card, slow=slow) for card in self.cards), *self._asleep)
 
     def _row(self, card: _Card, *, slow: bool) -> Device:
         if card.mig_of is not None and card.mig_of.lost:
@@ -253,7 +261,7 @@ class Nvml:
             card.slow_values = self._ask(card, card.slow)
             known, card.raw_slow = card.raw_slow, raw_of(card.slow_values)
             moved = card.raw_slow is None or card.raw_slow != known
-        fast = self._ask(card, card.fast)
+        fast = card.told = self._ask(card, card.fast)
         if card.lost:
             card.raw = card.again = None
             return self._gone(card)
@@ -348,9 +356,9 @@ class Nvml:
 
     def close(self) -> None:
         """Let the library go, so that a laptop's card may sleep again."""
-        if self._cards:
+        if self.cards:
             self._try(self._nvml.nvmlShutdown)
-            self._cards = []
+            self.cards = []
 
 
 def _address(handle: "Any") -> object:

@@ -196,3 +196,17 @@ int brim_vigil_child(idtype_t kind, id_t of, int32_t *pid, int how) {
     *pid = waitid(kind, of, &found, how | WNOHANG | WNOWAIT) == 0 ? found.si_pid : 0;
     return 0;
 }
+
+/* Functions of a driver that are not of the form above: calls for a source. */
+
+/* One that is told how many rows there is room for in the word in which it says how many there are; the rows begin at the eighth byte. */
+int brim_vigil_rows(int (*ask)(intptr_t, int32_t *, void *), intptr_t of, int32_t *count, int32_t room) {
+    *count = room;
+    return ask(of, count, count + 2);
+}
+
+/* One whose answer is a return code, and all is well while it is this one; what it fills begins at the eighth byte. It is not given time to wait. */
+int brim_vigil_code(int (*ask)(intptr_t, void *, uint32_t), intptr_t of, int32_t *code, int32_t well) {
+    *code = ask(of, code + 2, 0);
+    return *code != well;
+}

@@ -11,10 +11,12 @@ from brim.values import Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
     from brim.facts.device import Device
     from brim.probes.nvml import Nvml
+    from brim.probes.nvml_sights import Questions
     from brim.seams import Clock
 
 STALE_POLLS = 60
@@ -33,16 +35,18 @@ class Watch:
         self._busy_since = 0
         self._started = False
         self._now = 0
-        self._result: tuple[Device, ...] | Exception = ()
+        self._job: Callable[[], Any] | None = None
+        self._result: Any = ()
         self._known = known
         self._same: dict[str, tuple[object, int]] = {}
 
     def _work(self) -> None:
-        """The worker: one look per `go`, for ever; it dies with the process."""
+        """The worker: one look (or what it is lent for) per `go`, for ever; it dies with the process."""
         while True:
             self._go.acquire()
+            job, self._job = self._job, None
             try:
-                self._result = self._reader(self._now)
+                self._result = self._reader(self._now) if job is None else job()
             except Exception as error:  # noqa: BLE001 - whatever the library raises is the answer of this look
                 self._result = error
             self._done.release()
@@ -70,6 +74,43 @@ class Watch:
             return self._silent(f"{type(self._result).__name__}: {self._result}", elapsed)
         self._known = tuple(self._fresh(device) for device in self._result)
         return Answer(source=self._source, outcome="answered", devices=self._known, elapsed_ns=elapsed)
+
+    @property
+    def reader(self) -> "Callable[[int], tuple[Device, ...]]":
+        """What is called for a look."""
+        return self._reader
+
+    def lend(self, job: "Callable[[], Any]") -> bool:
+        """Let the worker do this with its library and come straight back; False where a call still hangs, or nothing was looked at yet. `regain` or `overdue` must follow."""
+        if not self._started or (self._busy_since and not self._done.acquire(blocking=False)):
+            return False
+        self._busy_since, self._job = self._clock.now_ns(), job
+        self._go.release()
+        return True
+
+    def regain(self) -> "Any":
+        """What the job gave, or the exception that it raised; None where it is not done within the deadline."""
+        if not self._done.acquire(timeout=self._deadline / 1e9):
+            return None
+        self._busy_since = 0
+        return self._result
+
+    def overdue(self, since_ns: int) -> None:
+        """The job has hung since then: every look says so until it is done."""
+        self._busy_since = since_ns
+
+    def counts(self, device_id: str) -> bool:
+        """Whether this device is under load, so that it is counted how long its values stand still."""
+        return device_id in self._same
+
+    def stood(self, device_id: str, seen: "Iterable[tuple[float | None, float | None]]") -> None:
+        """Polls that the job made: of one device, temperature (°C) and power (W) at each, None for what is not told. They count as looks under load do."""
+        for temperature, power in seen:
+            before, count = self._same.get(device_id, (None, 0))
+            if not isinstance(before, tuple):
+                return
+            now = (before[0] if temperature is None else temperature, before[1] if power is None else power)
+            self._same[device_id] = (now, count + 1 if before == now else 1)
 
     def _silent(self, detail: str, elapsed_ns: int) -> Answer:
         why = Missing(reason="failed", detail=f"telemetry unavailable: {self._source} {detail}")
@@ -116,7 +157,7 @@ def reader_of(
 ) -> "Callable[[int], tuple[Device, ...]]":
     """What a `Watch` calls for each vendor; a library is opened by the first call, in the worker's thread. `library`: amdsmi or Level Zero answered in a child."""
     if vendor == "nvidia":
-        return _nvml_reader(root, wake=wake)
+        return NvmlReader(root, wake=wake)
     if vendor == "nvidia-smi":
         assert environment is not None
         assert clock is not None
@@ -124,19 +165,31 @@ def reader_of(
     return _kernel_reader(vendor, root, library=library)
 
 
-def _nvml_reader(root: str, *, wake: bool) -> "Callable[[int], tuple[Device, ...]]":
-    opened: list[Nvml] = []
+class NvmlReader:
+    """Reads NVML, which is opened by the first call, in the worker's thread."""
 
-    def read(now_ns: int) -> "tuple[Device, ...]":
-        if not opened:
+    def __init__(self, root: str, *, wake: bool) -> None:
+        self._root, self._wake = root, wake
+        self._opened: Nvml | None = None
+        self._questions: Questions | None = None
+
+    def __call__(self, now_ns: int) -> "tuple[Device, ...]":
+        """One look."""
+        if self._opened is None:
             from brim.probes.nvml import Nvml
 
-            probe = Nvml(root=root, wake=wake)
+            probe = Nvml(root=self._root, wake=self._wake)
             probe.open()
-            opened.append(probe)
-        return opened[0].read(now_ns)
+            self._opened = probe
+        return self._opened.read(now_ns)
 
-    return read
+    def questions(self, loop: "Any") -> "Questions | None":
+        """What the built loop would ask; None before the library was opened."""
+        if self._questions is None and self._opened is not None:
+            from brim.probes.nvml_sights import Questions
+
+            self._questions = Questions(self._opened, loop)
+        return self._questions
 
 
 def _smi_reader(environment: "Mapping[str, str]", clock: "Clock") -> "Callable[[int], tuple[Device, ...]]":
