@@ -95,12 +95,12 @@ class Lookout:
         if self._watch is None:
             rows = self._vigil(sights, bands, 0).keep(poll_ns, until_ns)[1]
             return len(rows)
+        if not self._watch.free():
+            return None
         for fd in (self._stop, self._bell):
             _emptied(fd)
         self._alarm.set(poll_ns + self._deadline)
-        if not self._watch.lend(lambda: self._work(sights, bands, poll_ns, until_ns, anew=anew)):
-            self._alarm.set(0)
-            return None
+        self._watch.lend(lambda: self._work(sights, bands, poll_ns, until_ns, anew=anew))
         self._lent = True
         if not self._come_back():
             os.eventfd_write(self._stop, 1)  # it must not go on when the call returns

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LOOK_NS = 1_600_000_000  # the whole look: `brim probe` answers within two seconds
 POLL_NS = 1_000_000_000
+HANG_NS = 800_000_000  # who follows at a poll a second hears of a hang within two
 SLOW_NS = 5_000_000_000
 AGAIN_NS = 30_000_000_000
 LONGEST_NS = 60_000_000_000  # who follows hears this often, also where nothing moves
@@ -119,7 +120,7 @@ class Machine:
             return None
         from brim.following import lookout
 
-        return lookout(self._host, watches.get("nvidia"), self._clock, deadline_ns=POLL_NS)
+        return lookout(self._host, watches.get("nvidia"), self._clock, deadline_ns=HANG_NS)
 
     def files(self) -> "list[File]":
         """The files that tell what the host has available, without the devices; none where that cannot be told without a whole look."""

@@ -136,6 +136,8 @@ def rig(tmp_path, monkeypatch):
     made = []
 
     def make(*, loop: bool, **more) -> Rig:
+        if loop:
+            built()
         made.append(Rig(tmp_path, loop=loop, **more))
         return made[-1]
 
@@ -181,7 +183,6 @@ def test_each_cell_that_moves_is_told(rig, loop) -> None:
         machine.stub.write(*healthy, lines=ONE)
         back = machine.until(lambda reading: reading.devices[0].temperature_c == 61.0 and reading.devices[0].power_draw_w == 210.0 and len(_pids(reading)) == 1)
         assert back.devices[0].state == "ok"
-    print(machine.kept)
     assert not loop or sum(1 for polls in machine.kept if polls and polls >= WORTH) >= len(MOVES)
     for changes in STILL:
         machine.settle()
@@ -276,8 +277,11 @@ def test_a_call_that_hangs_is_told_in_time(rig, loop) -> None:
 def test_a_lost_card_is_kept_an_eye_on(rig) -> None:
     """The loop goes on over the other cards, and hears when the lost one is back."""
     machine = rig(loop=True)
-    machine.stub.write(card(lost=1), card(1))
+    machine.stub.write(card(), card(1))
     machine.start()
+    machine.settle()
+    machine.stub.write(card(lost=1), card(1))
+    assert [row.state for row in machine.next().devices] == ["lost", "ok"]
     machine.settle()
     machine.stub.write(card(lost=1), card(1, temp=70))
     assert [row.state for row in machine.next().devices] == ["lost", "ok"]
@@ -416,7 +420,7 @@ for reading in Machine(environ=os.environ, clock=SystemClock(), deadline_ns=30 *
 
 @pytest.mark.slow
 def test_a_hang_of_half_a_minute_and_the_exit(tmp_path) -> None:
-    """The whole machine at a poll a second: the reading with silenced rows comes within two seconds of the poll that hangs, and the program ends at once when it is told to."""
+    """The whole machine at a poll a second: the reading with silenced rows comes within two seconds of the driver's first hang, and the program ends at once when it is told to."""
     stub = Stub(tmp_path)
     stub.write(card(), card(1))
     environ = {**os.environ, "PYTHONPATH": str(SOURCE), "LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}
@@ -429,7 +433,7 @@ def test_a_hang_of_half_a_minute_and_the_exit(tmp_path) -> None:
         while line[1:] == ["ok", "ok"]:
             line = child.stdout.readline().split()
         assert line[1:] == ["unreachable"] * 2
-        assert float(line[0]) - begun < 3.2  # the wait for the poll, its deadline, and what this machine takes
+        assert float(line[0]) - begun < 2.2  # the wait for the poll, its deadline, and what a busy machine takes
         child.terminate()
         child.wait(timeout=2)
 

@@ -1,6 +1,6 @@
 """Whether a reading differs from another by so much that somebody who follows a machine wants to be told; the tolerances stand here.
 
-Told: a device that comes or goes, its state, faults, throttle reasons and processes, a number that goes missing, comes back or is missing for another reason (each at
+Told: a device that comes or goes, its state, faults, counted errors, throttle reasons and processes, a number that goes missing, comes back or is missing for another reason (each at
 once); memory of a device, of a process or of the host beyond a 256th of the device's (the host's) total; temperatures beyond 1 °C; power beyond 5 W; utilisation
 beyond 5 points. Not told by themselves: what is asked seldom or moves always (limits, clocks, fans, pressure, disk, the host's temperatures).
 """
@@ -22,6 +22,7 @@ _SENSORS = (
     ("power_draw_w", POWER_W),
     ("utilisation_percent", UTILISATION_POINTS),
 )
+_EXACT = ("throttle_reasons", "ecc_uncorrected", "remap_pending", "remap_failed")
 _SIZES = ("available_bytes", "used_bytes", "free_bytes", "reserved_bytes")
 
 
@@ -67,7 +68,7 @@ def _device_moved(before: Device, after: Device, slack: int) -> bool:
         return True
     if any(_far(getattr(before, name), getattr(after, name), width) for name, width in _SENSORS):
         return True
-    if _unlike(before.throttle_reasons, after.throttle_reasons):
+    if any(_unlike(getattr(before, name), getattr(after, name)) for name in _EXACT):
         return True
     return before.processes is not after.processes and _holders_moved(before.processes, after.processes, own)
 

@@ -80,17 +80,20 @@ class Watch:
         """What is called for a look."""
         return self._reader
 
-    def lend(self, job: "Callable[[], Any]") -> bool:
-        """Let the worker do this with its library and come straight back; False where a call still hangs, or nothing was looked at yet. `regain` or `overdue` must follow."""
-        if not self._started or (self._busy_since and not self._done.acquire(blocking=False)):
-            return False
+    def free(self) -> bool:
+        """Whether the worker may be lent: a look was taken before, and no call of ours hangs."""
+        if self._busy_since and self._done.acquire(blocking=False):
+            self._busy_since = 0
+        return self._started and not self._busy_since
+
+    def lend(self, job: "Callable[[], Any]") -> None:
+        """Let the worker, which is `free`, do this with its library, and come straight back; `regain` or `overdue` must follow."""
         self._busy_since, self._job = self._clock.now_ns(), job
         self._go.release()
-        return True
 
     def regain(self) -> "Any":
-        """What the job gave, or the exception that it raised; None where it is not done within the deadline."""
-        if not self._done.acquire(timeout=self._deadline / 1e9):
+        """What the job gave, or the exception that it raised; None where it is not done within the deadline, or its end was seen before."""
+        if not self._busy_since or not self._done.acquire(timeout=self._deadline / 1e9):
             return None
         self._busy_since = 0
         return self._result
