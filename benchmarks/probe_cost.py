@@ -1,6 +1,6 @@
 """What looking costs: a cold `brim probe`, one poll of eight stubbed GPUs, and a minute of polling at 1 Hz, beside what people use today, in one run.
 
-The GPUs are the driven stub of `tests/fakes` (its calls are cheaper than a driver's: these are the tools' own costs). CPU is from /proc/PID/stat of the whole
+The GPUs are the driven stub of `tests/fakes` (its calls are cheaper than a driver's, its values stand still: these are the tools' own costs). CPU is from /proc/PID/stat of the whole
 process tree (user + system, children that ended included); RSS is the largest seen. Tools that are not installed here are named as such. Nothing is asserted.
 
     python benchmarks/probe_cost.py [--seconds 60] [--with-tools DIR] [--write docs/evidence/probe-cost.md]
@@ -12,6 +12,7 @@ import argparse
 import os
 import pathlib
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.cold_start import compile_bytecode  # noqa: E402 - the path is set first
 from tests.fakes import Stub, card  # noqa: E402
+
+from brim.probes.vigil import library as built  # noqa: E402
 
 TICK = os.sysconf("SC_CLK_TCK")
 POLL = """
@@ -37,6 +40,14 @@ while True:
     poll += 1
     clock.sleep_ns(max(0, began + poll * 1_000_000_000 - clock.now_ns()))
 """
+FOLLOW = """
+import os
+from brim.clock import SystemClock
+from brim.hardware import Machine
+for reading in Machine(environ=os.environ, clock=SystemClock()).follow():
+    pass
+"""
+SLEEPER = "#include <time.h>\nint main(void) { for (;;) { struct timespec second = {1, 0}; nanosleep(&second, 0); } }\n"
 ONCE = """
 import ctypes, statistics, sys, time
 from brim.probes.nvml import Nvml
@@ -166,6 +177,18 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
             child.kill()
 
 
+def sleeper(folder: str) -> list[str]:
+    """A C program that only sleeps, a second at a time: the floor of the machine. Nothing where no compiler is here."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        say("no C compiler is here: without the row of a program that only sleeps, and without brim's own loop")
+        return []
+    source, program = pathlib.Path(folder) / "sleeper.c", str(pathlib.Path(folder) / "sleeper")
+    source.write_text(SLEEPER)
+    subprocess.run([compiler, "-O2", "-o", program, str(source)], check=True)
+    return [program]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
@@ -203,7 +226,9 @@ def main() -> None:
         spawn = "while :; do nvidia-smi --query-gpu=index,name,memory.total,memory.used,temperature.gpu,power.draw --format=csv,noheader,nounits >/dev/null; sleep 1; done"
         commands = {
             "python, sleep(1) in a loop (the baseline)": [python, "-S", "-c", "import time\nwhile True: time.sleep(1)"],
-            "brim (8 GPUs, host, cgroup, PSI)": [python, "-c", POLL],
+            "C, nanosleep(1 s) in a loop (the floor)": sleeper(folder),
+            "brim follow (8 GPUs, host memory)": [python, "-c", FOLLOW],
+            "brim Machine.read each second": [python, "-c", POLL],
             "nvidia-smi (a shell script), process per poll": ["/bin/sh", "-c", spawn],
             "brim probe, process per poll": ["/bin/sh", "-c", f"while :; do {python} -m brim probe >/dev/null; sleep 1; done"],
         }
@@ -213,7 +238,9 @@ def main() -> None:
                 f"{tools}/bin/python", "-c", "import time\nfrom nvitop import Device, ResourceMetricCollector\nc = ResourceMetricCollector(Device.all(), interval=1.0)\nc.activate('a')\nwhile True:\n  c.collect()\n  time.sleep(1)"
             ]  # fmt: skip
             commands["earlyoom (host memory only)"] = [f"{tools}/earlyoom", "-r", "0", "-m", "1", "--dryrun"]
-        minute(commands, environ, asked.seconds)
+        if not built():
+            say("brim's loop was not built here: `brim follow` is polled by the interpreter")
+        minute({name: command for name, command in commands.items() if command}, environ, asked.seconds)
     if asked.write:
         load = os.getloadavg()[0]
         stamp = time.strftime("%d %b %Y", time.gmtime())

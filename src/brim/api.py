@@ -10,6 +10,7 @@ from brim.sight import backend_word as backend_word
 from brim.sight import catalogue as catalogue
 from brim.sight import devices as devices
 from brim.sight import known_device as known_device
+from brim.sight import loop as loop
 from brim.sight import machine as machine
 from brim.sight import probe as probe
 from brim.sight import probed as probed

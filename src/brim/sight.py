@@ -1,6 +1,7 @@
 """The verbs of looking: this machine as a probe, one look at it, the devices that words name, and those that are known by name."""
 
 import os
+import sys
 
 from brim.clock import SystemClock
 from brim.facts.device import Device
@@ -97,6 +98,20 @@ def settings(environ: "Mapping[str, str] | None" = None) -> tuple[tuple[str, str
     shown = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "LD_LIBRARY_PATH")
     names = [*shown, *sorted(name for name in environ if name.startswith("BRIM_"))]
     return tuple((name, environ[name]) for name in names if name in environ)
+
+
+def loop() -> "Asked":
+    """Whether the loop that polls while nothing happens was built when brim was installed, and how to get it."""
+    from brim.facts.device import Asked
+    from brim.probes import vigil
+
+    if vigil.library() is not None:
+        return Asked(source="loop", outcome="answered", detail="polls while nothing happens are made by the built loop")
+    slow = "the interpreter makes each poll, which costs several times as much"
+    if not sys.platform.startswith("linux"):
+        return Asked(source="loop", outcome="absent", detail=f"{slow}; the loop is for Linux")
+    install = "a C compiler (Debian, Ubuntu: apt install gcc), then brim again (pip install --force-reinstall --no-deps, from the source)"
+    return Asked(source="loop", outcome="absent", detail=f"{slow}: no loop was built when brim was installed", install=install)
 
 
 def version() -> str:

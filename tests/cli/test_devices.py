@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import jsonschema
 import pytest
@@ -200,7 +201,7 @@ def test_doctor_on_any_machine(brim) -> None:
         assert word in text.stdout
     document = json.loads(brim("doctor", "--json").stdout)
     jsonschema.validate(document, schema(brim, "doctor"))
-    assert {asked["source"] for asked in document["asked"]} >= {"nvml", "nvidia-smi", "host", "metal"}
+    assert {asked["source"] for asked in document["asked"]} >= {"nvml", "nvidia-smi", "host", "metal", "loop"}
 
 
 def test_doctor_says_what_to_install(brim, tmp_path) -> None:
@@ -210,6 +211,17 @@ def test_doctor_says_what_to_install(brim, tmp_path) -> None:
     text = brim("doctor", "--deadline", "30s", env={"LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}).stdout
     assert "to install:" in text
     assert "nvml: install NVIDIA's driver" in text
+
+
+def test_doctor_says_who_polls(monkeypatch) -> None:
+    """The loop that was built, or that the interpreter polls, and what brings the loop."""
+    from brim.probes import vigil
+    from brim.sight import loop
+
+    monkeypatch.setattr(vigil, "library", object)
+    assert (loop().outcome, loop().install) == ("answered", "")
+    monkeypatch.setattr(vigil, "library", lambda: None)
+    assert (loop().outcome, "C compiler" in loop().install) == ("absent", sys.platform.startswith("linux"))
 
 
 def test_devices_are_searched(brim) -> None:

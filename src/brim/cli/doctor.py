@@ -14,6 +14,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--deadline", type=time, metavar="TIME", help="how long drivers may take to answer (default 1.6s)")
     asked = parser.parse_args(argv)
     seen = api.probe(deadline_ns=asked.deadline)
+    asked_all = (*seen.asked, api.loop())
     facts = (
         ("brim", api.version()),
         ("python", platform.python_version()),
@@ -23,11 +24,11 @@ def main(argv: list[str]) -> int:
     if asked.json:
         from brim.reports.documents import doctor
 
-        emit(doctor(seen.asked, facts, seen.devices, seen.notes, seen.warnings))
+        emit(doctor(asked_all, facts, seen.devices, seen.notes, seen.warnings))
     else:
         from brim.reports.devices import doctor as text
 
         for warning in seen.warnings:
             print(f"brim: {warning}", file=sys.stderr)
-        print(text(seen.asked, facts, seen.devices, seen.notes))
+        print(text(asked_all, facts, seen.devices, seen.notes))
     return 0
