@@ -28,7 +28,24 @@ PID_MAX = 1 << 22  # Linux: the largest pid_max (include/linux/threads.h, PID_MA
 class _Card:
     """One handle: what never changes, what was refused for good, and what is still asked."""
 
-    __slots__ = ("again", "cells", "device", "fast", "handle", "lost", "mig_of", "raw", "raw_slow", "settled", "slow", "slow_values", "static", "told", "xids")
+    __slots__ = (
+        "again",
+        "cells",
+        "codes",
+        "device",
+        "fast",
+        "handle",
+        "lost",
+        "mig_of",
+        "raw",
+        "raw_slow",
+        "settled",
+        "slow",
+        "slow_values",
+        "static",
+        "told",
+        "xids",
+    )
 
     def __init__(self, handle: object, static: "dict[str, Any]", mig_of: "_Card | None" = None) -> None:
         self.handle, self.static, self.mig_of = handle, static, mig_of
@@ -38,6 +55,7 @@ class _Card:
         self.slow_values: dict[str, Any] = {}
         self.lost = ""
         self.xids: list[int] = []
+        self.codes: dict[str, int] = {}  # by field, why a cell failed last
         self.told: dict[str, Any] = {}  # the fast values of the last whole look
         self.cells: dict[str, Any] = {}
         self.raw: tuple[Any, ...] | None = None  # the fast values as the library gave them at the last look; None where they cannot be compared
@@ -300,7 +318,7 @@ class Nvml:
                 card.lost = missing.detail
                 return values
             if REASON_OF.get(code) != "not_supported":
-                values[field] = missing
+                values[field], card.codes[field] = missing, code
                 continue
             plan.remove(entry)
             if len(calls) > 1:

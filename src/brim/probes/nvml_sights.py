@@ -2,7 +2,8 @@
 
 The functions are the library's own, as the binding finds them, with the structures of the binding; every card has buffers of its own. What the whole look (nvml.py)
 found is what the numbers are held against, so that the loop comes back for what `facts.moves` calls news, and for every return code but the one that the card gave
-before. A card of which one cell failed, or whose driver answers in another form than the newest, cannot be kept an eye on so: None, and every look is a whole one.
+before. A card of which the memory or the processes cannot be read, or whose driver answers in another form than the newest, cannot be kept an eye on so: None, and every
+look is a whole one.
 """
 
 import ctypes
@@ -62,15 +63,20 @@ class Questions:
                 rest.append((self._kept((at, "lost"), lambda: self._code("nvmlDeviceGetUUID", _place(card.handle), IS_LOST)[0]), []))
             return
         told, base = card.told, self._told[at]
-        if any(isinstance(value, Missing) for value in told.values()) or not told:
+        if not told:
             raise ValueError
         names = {field: calls[0].__name__ for field, calls in card.fast}
         for field, value in told.items():
+            if isinstance(value, Missing):
+                rest.append(
+                    (self._kept((at, field, names[field], card.codes[field], "refused"), lambda field=field: self._refused(card, field, names[field])), [])
+                )
+                continue
             key = (at, field, names[field], getattr(value, "reserved", None) is None, len(value) if field == "processes" else 0)
             bands = _bands(field, value, base.get(field, value)) if field != "processes" else _holders(value, base.get(field, value), told.get("memory"))
             sight = self._kept(key, lambda card=card, field=field, name=names[field], value=value: _sight(self._binding, self._loop, card, field, name, value))
             (first if field in ("temperature_c", "power_draw_w") else rest).append((sight, bands))
-        self.sensors.append((card.static["id"], "temperature_c" in told, "power_draw_w" in told))
+        self.sensors.append((card.static["id"], _asked(told, "temperature_c"), _asked(told, "power_draw_w")))
         errors = card.slow_values.get("ecc_uncorrected")
         if isinstance(errors, int):
             every = max(1, ECC_NS // poll_ns)
@@ -96,6 +102,15 @@ class Questions:
             every=every,
             keeps=count,
         )
+
+    def _refused(self, card: "_Card", field: str, name: str) -> Sight:
+        """A cell that failed must go on to fail so (a sensor that answers with an error is asked as others are). Not for calls of more than two arguments."""
+        plain = None if field in ("memory", "processes") else _sight(self._binding, self._loop, card, field, name, None)
+        if plain is None or len(plain.arguments) != 2:
+            raise ValueError
+        sight, answer = self._code(name, plain.arguments[0], card.codes[field])
+        ctypes.memmove(ctypes.addressof(answer) + 8, plain.address, ctypes.sizeof(plain.keeps))  # type: ignore[arg-type]
+        return sight
 
     def _events(self) -> "list[tuple[Sight, list[Band]]]":
         """That no event is there to be heard."""
@@ -202,6 +217,10 @@ def _holders(value: "Any", base: "Any", memory: "Any") -> "list[Band]":
         told = was.get(row.pid, used)
         bands += [_exact(row.pid), _exact((1 << 64) - 1) if used is None or told is None else _around(told, slack)]
     return bands
+
+
+def _asked(told: "dict[str, Any]", field: str) -> bool:
+    return field in told and not isinstance(told[field], Missing)
 
 
 def _exact(number: int) -> "Band":
