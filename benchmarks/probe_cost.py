@@ -74,6 +74,11 @@ SMI = 'echo "0, NVIDIA GeForce RTX 3090, 24576, 1024, 61, 210.5"\n'
 
 
 LINES: list[str] = []
+WORDS = """
+`brim follow` is `Machine.follow` (`brim probe --watch`): every card and the host's memory are asked at each poll, and a reading is made when one of them moved by more than its tolerance (`docs/probes.md`) and each minute; the loop that asks is C.
+`brim Machine.read` makes a whole reading in Python at each poll, with every cell, whatever moved. The stub's values stand still: over cards at work, `follow` reads at each poll as `Machine.read` does, and costs what it costs.
+CPU is by the scheduler's own count, except where processes are started per poll (ticks). A program that has slept for a second finds its code and data out of the processor's caches: the rows of C and Python that only sleep are what that costs here.
+"""
 
 
 def say(line: str) -> None:
@@ -141,6 +146,10 @@ def cold(commands: dict[str, list[str]], environ: dict[str, str], rounds: int) -
         say(f"{name:44} {statistics.median(seconds) * 1e3:7.1f} ms {statistics.median(seconds) / base:7.2f}")
 
 
+def _held(within: bool) -> str:
+    return "within" if within else "BEYOND"
+
+
 def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: float) -> None:
     """All tools at once, each polling at 1 Hz; CPU over the time after a start of 3 s."""
     running = {}
@@ -161,6 +170,7 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
     took = time.perf_counter() - begun
     say(f"\n{f'{took:.0f} s of polling at 1 Hz':44} {'CPU of a core':>14} {'RSS':>14} {'ratio':>7}")
     base = 0.0
+    bars: list[str] = []
     for name, child in running.items():
         if child.poll() is not None:
             say(f"{name:44} ended with {child.returncode}")
@@ -169,6 +179,9 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
         share = (whole if "process per poll" in name else fine) / took * 100
         base = base or share
         say(f"{name:44} {share:12.3f} % {peak[name] / (1 << 20):10.1f} MiB {share / base if base else 0:6.1f}×")
+        if name.startswith("brim") and "process per poll" not in name:
+            bars.append(f"{name}: {_held(share <= 0.1)} 0.1 % of a core, {_held(peak[name] <= 30 << 20)} 30 MiB")
+    say("\nthe bar of each\n" + "\n".join(bars))
     for child in running.values():
         try:
             os.killpg(child.pid, 15)
@@ -245,7 +258,7 @@ def main() -> None:
         load = os.getloadavg()[0]
         stamp = time.strftime("%d %b %Y", time.gmtime())
         title = f"# What looking costs\n\nWritten by `benchmarks/probe_cost.py` on {stamp}: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, Python {platform.python_version()}, load {load:.1f}.\n"
-        pathlib.Path(asked.write).write_text(title + "\n```\n" + "\n".join(LINES).strip("\n") + "\n```\n")
+        pathlib.Path(asked.write).write_text(title + "\n```\n" + "\n".join(LINES).strip("\n") + "\n```\n" + WORDS)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import jsonschema
 import pytest
@@ -181,8 +184,6 @@ def test_a_hostile_reading(brim, script, tmp_path) -> None:
 @pytest.mark.parametrize("switch", ["delay.nvmlInitWithFlags 30000", "crash.nvmlInitWithFlags 1"])
 def test_a_bad_driver_costs_two_seconds_at_most(brim, tmp_path, switch) -> None:
     """The whole command, start to end, with a library that hangs for 30 s or crashes."""
-    import time
-
     stub = Stub(tmp_path)
     stub.write(card(), lines=(switch,))
     begun = time.monotonic()
@@ -237,10 +238,6 @@ def test_devices_are_searched(brim) -> None:
 
 def test_watch_looks_again(brim, script) -> None:
     """With --json one document a line, as soon as something has moved, with the reading that holds then."""
-    import signal
-    import subprocess
-    import sys
-
     path = script(SCRIPT, {**SCRIPT, "t": 0.2, "devices": [{"id": "cuda:0", "temperature_c": 90}]})
     environ = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..", "..", "src")}
     command = [sys.executable, "-m", "brim", "probe", "--watch", "--json", "--every", "100ms", "--readings", path]
@@ -252,6 +249,31 @@ def test_watch_looks_again(brim, script) -> None:
         child.send_signal(2)
         child.communicate(timeout=10)
     assert (seen[0], seen[-1], child.returncode) == (71, 90, 0)
+
+
+@pytest.mark.parametrize("cards", [0, 2])
+def test_watch_tells_what_moves_on_this_machine(brim, tmp_path, cards) -> None:
+    """A line comes when a card of the stub moves, not one at each poll; without cards only the host is followed; Ctrl-C ends it at once with 0."""
+    stub = Stub(tmp_path)
+    environ = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..", "..", "src")}
+    if cards:
+        stub.write(*(card(n) for n in range(cards)))
+        environ |= {"LD_LIBRARY_PATH": stub.environ["LD_LIBRARY_PATH"], "NVML_STUB": stub.environ["NVML_STUB"]}
+    command = [sys.executable, "-m", "brim", "probe", "--watch", "--json", "--every", "20ms", "--deadline", "30s"]
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - as above
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, preexec_fn=heard) as child:  # noqa: PLW1509 - one system call
+        first = json.loads(child.stdout.readline())
+        assert len(first["devices"]) == cards + 1
+        time.sleep(1)
+        lines = 1
+        if cards:
+            stub.write(card(temp=80), card(1))
+            while json.loads(child.stdout.readline())["devices"][0]["temperature_c"] != 80:
+                lines += 1
+        begun = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        assert (child.wait(timeout=5), lines < 25) == (0, True)  # fifty polls were made; the machine's own memory moves, too
+        assert time.monotonic() - begun < 1
 
 
 HELD = {"id": "cuda:0", "uuid": "GPU-77", "name": "NVIDIA GeForce RTX 3090", "temperature_c": 60}
