@@ -146,8 +146,8 @@ def cold(commands: dict[str, list[str]], environ: dict[str, str], rounds: int) -
         say(f"{name:44} {statistics.median(seconds) * 1e3:7.1f} ms {statistics.median(seconds) / base:7.2f}")
 
 
-def _held(within: bool) -> str:
-    return "within" if within else "BEYOND"
+def _held(value: float, bar: float) -> str:
+    return "within" if value <= bar else "BEYOND"
 
 
 def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: float) -> None:
@@ -180,7 +180,7 @@ def minute(commands: dict[str, list[str]], environ: dict[str, str], seconds: flo
         base = base or share
         say(f"{name:44} {share:12.3f} % {peak[name] / (1 << 20):10.1f} MiB {share / base if base else 0:6.1f}×")
         if name.startswith("brim") and "process per poll" not in name:
-            bars.append(f"{name}: {_held(share <= 0.1)} 0.1 % of a core, {_held(peak[name] <= 30 << 20)} 30 MiB")
+            bars.append(f"{name}: {_held(share, 0.1)} 0.1 % of a core, {_held(peak[name], 30 << 20)} 30 MiB")
     say("\nthe bar of each\n" + "\n".join(bars))
     for child in running.values():
         try:
