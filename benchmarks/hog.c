@@ -72,7 +72,7 @@ static void save(unsigned long ms) {
     FILE *file = fopen(aside, "w"); fprintf(file, "complete\n"); fclose(file); rename(aside, path);
 }
 int main(int argc, char **argv) {
-    if (argc != 7) return 2;
+    if (argc < 7) return 2;
     int coop = !strcmp(argv[1], "coop"), flat = !strcmp(argv[1], "flat");
     unsigned long base = strtoul(argv[2], 0, 10), ms = strtoul(argv[5], 0, 10); rate = strtoul(argv[3], 0, 10); cap = strtoul(argv[4], 0, 10);
     snprintf(folder, sizeof folder, "%s", argv[6]);
@@ -92,6 +92,7 @@ int main(int argc, char **argv) {
     note("start"); touch(base); note("loaded");
     if (page) memcpy((void *)&page[W_PHASE], "training", 8);
     if (flat) { for (int i = 0; i < 1000 && !told && !(page && (page[W_DIRECTIVE] & 255) >= 3); i++) { if (page) { page[W_STEP] = i + 1; page[W_BEAT] = now_ns(); } usleep(10000); } note(told ? "told" : page && (page[W_DIRECTIVE] & 255) >= 3 ? "told" : "end"); return 0; }
+    if (argc > 7) { usleep(1000 * strtoul(argv[7], 0, 10)); note("grows"); } /* it ran for a while first */
     pthread_t thread; pthread_create(&thread, NULL, grow, NULL);
     uint64_t done = 0;
     for (uint64_t step = 1;; step++) {

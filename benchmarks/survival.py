@@ -24,8 +24,9 @@ import time
 ROOT = pathlib.Path(__file__).parent.parent
 CLIFF, GAP, BASE, SAVE_MS = 2048, 1024, 256, 1000
 FLAT_CLIFF, FLAT_BASE = 5376, 4096
-TOOLS = ("brim_coop", "brim_plain", "earlyoom", "nohang", "nobody")
+TOOLS = ("brim_coop", "brim_plain", "brim_settled", "earlyoom", "nohang", "nobody")
 CALM_MIB = 256
+SETTLED_S = 6.0  # brim_settled: a plain job that is flat for so long before it grows, so that the forecast may be believed
 AHEAD_S, GIVE_S = 1.0, 0.25  # warm pages are given back this much before the hog needs them
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "brim-bench"
 
@@ -152,7 +153,16 @@ def nohang_conf(folder, soft_mib, hard_mib):
 
 def command(tool, mode, hog, rate, cliff, base, work, group):
     """The whole command of a trial: the hog under one tool, inside the cgroup."""
-    job = [str(hog), mode, str(base), str(int(rate * 1024)), str(cliff + 256), str(SAVE_MS), str(work)]
+    job = [
+        str(hog),
+        mode,
+        str(base),
+        str(int(rate * 1024)),
+        str(cliff + 256),
+        str(SAVE_MS),
+        str(work),
+        *([str(int(SETTLED_S * 1000))] if tool == "brim_settled" and mode != "flat" else []),
+    ]
     if tool.startswith("brim"):
         floor = ["--floor", f"{GAP}MiB", "--throttle-margin", "128MiB", "--grace", "10s", "--run-dir", str(work / "run")]
         return ["sh", "-c", 'echo 0 > "$0/cgroup.procs"; exec "$@"', str(group), sys.executable, "-m", "brim", "run", *floor, "--", *job]
@@ -195,10 +205,14 @@ def trial(tool, rate, hog, *, flat=False):
             if not tool.startswith("brim"):
                 (work / "tool").write_text(tool_line(tool, work, avail, cliff))
             time.sleep(0.5 if tool == "nohang" else 0.1)
+            settles = tool == "brim_settled" and not flat
             if pieces:
-                warm.give(base + AHEAD_S * rate * 1024)
+                warm.give(base + (0 if settles else AHEAD_S * rate * 1024))
                 time.sleep(0.05)
             (work / "go").touch()
+            if settles:
+                time.sleep(SETTLED_S - GIVE_S)
+                warm.give(AHEAD_S * rate * 1024)
             end = time.monotonic() + 60 + (cliff - base) / 1024 / rate
             while process.poll() is None and time.monotonic() < end:
                 time.sleep(GIVE_S if pieces else 0.05)
@@ -236,6 +250,8 @@ def _outcome(work, group, cliff, *, flat):
         first.setdefault(word, (at, mib))
     signal_at = min((first[word] for word in ("asked", "told") if word in first), default=None)
     rate = None
+    if "grows" in first:
+        first["loaded"] = first["grows"]
     if signal_at and "loaded" in first and signal_at[0] > first["loaded"][0]:
         rate = (signal_at[1] - first["loaded"][1]) / 1024 / ((signal_at[0] - first["loaded"][0]) / 1e9)
     if signal_at and "saved" in first and (rate is None or signal_at[0] - first["loaded"][0] < 200_000_000):

@@ -209,8 +209,9 @@ def _next_look(limits: Limits, state: State) -> int:
     if any(track.worse_count for track in state.tracks) or any(track.lost and track.back_count for track in state.tracks):
         wait = min(wait, FAST_NS)
     for trend in state.trends:
-        if trend.to_floor_ns >= 0 and trend.rate > 0:
-            wait = min(wait, max(trend.to_floor_ns // 8, FASTEST_NS))
+        left = forecast.pace_ns(limits, trend)
+        if left > 0 or (left == 0 and trend.rate > 0):
+            wait = min(wait, max(left // 8, FASTEST_NS))
         if trend.samples:
             wait = min(wait, max(forecast.reach_ns(limits, trend.device, trend.samples[-1][1]), FAST_NS))
     if state.ask is not None:

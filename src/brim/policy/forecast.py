@@ -75,6 +75,15 @@ def _until(room: int, rate: int) -> int:
     return int(room / rate * 1e9) if rate > 0 else -1
 
 
+def pace_ns(limits: Limits, trend: Trend) -> int:
+    """Give the time (ns) to the floor at the slope or, where that is faster, at the rate between the last two looks; -1 where nothing grows. What has begun to grow is looked at soon."""
+    if len(trend.samples) < 2:
+        return trend.to_floor_ns
+    (before, then), (now, free) = trend.samples[-2:]
+    left = _until(free - floor_of(limits), max(then - free, 0) * 1_000_000_000 // max(now - before, 1))
+    return left if trend.to_floor_ns < 0 else trend.to_floor_ns if left < 0 else min(left, trend.to_floor_ns)
+
+
 def reach_ns(limits: Limits, device: str, free: int) -> int:
     """Give the time (ns) in which the floor could be reached at the fastest that memory fills; where the kernel will wake us, the poll, but at once when it is near.
 
@@ -122,7 +131,9 @@ def judge(limits: Limits, state: State, trend: Trend, free: int) -> Signal:
     why = f"{trend.device}: nothing grows"
     if rate:
         why = f"{trend.device} fills at {format_bytes(rate)}/s, floor in {format_ns(max(left, 0))}, horizon {format_ns(horizon_ns(limits, state))}"
-    level = (BLOCK if is_there(limits, room, rate) else THROTTLE) if near else RUN
+    level = THROTTLE if near else RUN
+    if near and is_there(limits, room, max(rate, _recent(trend.samples))):
+        level, why = BLOCK, f"{why}: the stop begins now, so that it has the whole of what is left below the floor"
     return Signal(
         name=f"forecast:{trend.device}", kind=FORECAST, device=trend.device, level=level, relaxed=level, why=why, value=free, confirm=limits.confirmations
     )
