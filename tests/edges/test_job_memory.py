@@ -136,3 +136,22 @@ def test_a_stat_file_that_is_kept_open_tells_of_its_own_process_only(tmp_path) -
     child.wait()
     assert probe.identity(child.pid) is None
     assert probe.tree(child.pid) == []
+
+
+def test_a_job_without_a_group_is_watched_by_its_processes(tmp_path) -> None:
+    """Anonymous and shared memory of each process that was of it at the last look, as the look itself adds them up; one that ended is let go, one that goes meanwhile does not answer."""
+    sizes = "RssAnon:\t{} kB\nRssFile:\t7 kB\nRssShmem:\t{} kB\nVmHWM:\t9 kB\n"
+    process(tmp_path, 7, 1, status=sizes.format(5000, 3))
+    process(tmp_path, 8, 7, status=sizes.format(400, 0))
+    probe = ProcessProbe(str(tmp_path))
+    assert probe.files() == []
+    leader = Identity(pid=7, birth=100)
+    held = probe.usage(leader).held_bytes
+    assert probe.lists
+    assert len(probe.files()) == 2
+    assert probe.held(numbers(probe.files())) == held == 5403 * 1024
+    (tmp_path / "proc/8/stat").unlink()
+    assert probe.usage(leader).held_bytes == 5003 * 1024
+    assert len(probe.files()) == 1
+    (tmp_path / "proc/7/status").write_text("")
+    assert numbers(probe.files()) == (0, 0)

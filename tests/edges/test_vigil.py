@@ -259,6 +259,21 @@ def test_the_jobs_words_end_it_and_its_steps_are_kept(loop, tmp_path, epoll) -> 
 SHARE = st.floats(-1, 1)
 
 
+@pytest.mark.system
+def test_a_process_of_this_machine(loop, epoll) -> None:
+    """The kernel's own text, tabs and all: our own sizes, as a whole look adds them up."""
+    probe = process.ProcessProbe()
+    leader = probe.identity(os.getpid())
+    probe._of_tree(leader)
+    files = [(file, asked) for file, asked in probe.files() if file.path == f"/proc/{os.getpid()}/status"]
+    assert numbers(files)[0] > 10 << 20
+    found = Vigil(loop, [Sight(kind=TEXT, fd=files[0][0].fd, numbers=tuple((key, scale) for key, scale, _ in files[0][1]))], epoll=epoll, kept=2)
+    _, rows = found.keep(0, soon())
+    assert abs(sum(rows[-1][2:]) - sum(numbers(files))) < 1 << 20
+    held = probe._of_tree(leader).held_bytes
+    assert abs(probe.held(numbers(probe.files())) - held) < 8 << 20
+
+
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(sizes=st.lists(st.integers(0, 1 << 36), min_size=9, max_size=9), shares=st.lists(SHARE, min_size=9, max_size=9), slack=st.integers(0, 1 << 30))
 def test_within_their_eighths_numbers_cannot_move_free_memory_by_more_than_the_slack(tmp_path_factory, sizes, shares, slack) -> None:
@@ -306,9 +321,19 @@ def test_a_library_of_another_layout_is_not_used(tmp_path) -> None:
     assert vigil.library(str(tmp_path / "old.so")) is None
 
 
-def governed(tmp_path, source, *, poll="200ms"):
-    """A job under brim with a poll of 200 ms: its samples and the other lines, each (ns, kind, body)."""
+def governed(tmp_path, source, *, poll="200ms", grouped=True):
+    """A job under brim with a poll of 200 ms, with a group of its own or where none can be made: its samples and the other lines, each (ns, kind, body)."""
     words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--poll", poll, "--", sys.executable, "-c", source]
+    if not grouped:
+        words = [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            'for m in memory unified; do mount -o remount,bind,ro /sys/fs/cgroup/$m; done 2>/dev/null; exec "$@"',
+            "sh",
+            *words,
+        ]
     subprocess.run(words, env={**os.environ, "PYTHONPATH": SRC}, check=True, capture_output=True, timeout=60)
     with contextlib.closing(sqlite3.connect(tmp_path / "run" / "journal.db")) as journal:
         return [(at, kind, json.loads(body)) for at, kind, body in journal.execute("SELECT at_ns, kind, body FROM lines ORDER BY seq")]
@@ -316,10 +341,11 @@ def governed(tmp_path, source, *, poll="200ms"):
 
 @pytest.mark.system
 @pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
-def test_a_quiet_run_is_sampled_at_each_poll(tmp_path) -> None:
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_quiet_run_is_sampled_at_each_poll(tmp_path, grouped) -> None:
     """Nothing is left out of the journal: the samples stand one poll apart, mostly glances, in order, with the job's steps as they were then."""
     job = "from brim import client\nimport time\nfor n in range(80):\n    client.step(n)\n    time.sleep(0.1)\n"
-    lines = governed(tmp_path, job)
+    lines = governed(tmp_path, job, grouped=grouped)
     samples = [(at, body) for at, kind, body in lines if kind == "sample"]
     at = [moment for moment, _ in samples]
     assert at == sorted(at)

@@ -137,7 +137,9 @@ class Parts:
         self.now = self.script.pop(0)
         return self.now[0]
 
-    def files(self):
+    lists = False
+
+    def files(self, *, counts):
         return [(self, ((b"available ", 1, 8), (b"held ", 1, 8)))]
 
     def read(self):

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
             """The files that tell what the job holds on the host; none where it has no group of its own."""
             ...
 
+        @property
+        def lists(self) -> bool:
+            """Whether that is a sum over processes, so that a new one is not counted before the next look."""
+            ...
+
         def held(self, numbers: tuple[int, ...]) -> int:
             """What the job holds on the host (bytes), by the numbers of these files."""
             ...
@@ -98,13 +103,20 @@ class Eyes:
         )
         return Seen(look=look, pids=pids, said=said)
 
-    def files(self) -> "list[File]":
-        """The few files that tell what the host has available and what the job holds; none where that takes a whole look."""
+    def files(self, *, counts: bool) -> "list[File]":
+        """The few files that tell what the host has available and what the job holds; none where that takes a whole look, as where what the job holds `counts` and is a sum over its processes."""
+        if counts and self._process.lists:
+            return []
         tell = getattr(self._probe, "files", None)
         of_host = [] if tell is None else tell()
         of_job = self._process.files() if of_host else []
         self._of_host = sum(len(asked) for _, asked in of_host)
         return [*of_host, *of_job] if of_job else []
+
+    @property
+    def lists(self) -> bool:
+        """Whether what the job holds is a sum over the processes of the last look."""
+        return self._process.lists
 
     def sizes(self, numbers: tuple[int, ...]) -> "tuple[int, int] | None":
         """(what the host has available, what the job holds) in bytes, by the numbers of `files`; None where they do not tell."""

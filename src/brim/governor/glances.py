@@ -13,7 +13,7 @@ from brim.journal.store import COMPANY, COMPANY_NS
 from brim.policy import quiet
 from brim.policy.states import RUN
 from brim.probes import kept
-from brim.probes.vigil import WOKEN
+from brim.probes.vigil import MOVED, WOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from brim.governor.vigils import Vigils
     from brim.policy.quiet import Quiet
     from brim.policy.states import State
+    from brim.probes.kept import File
     from brim.probes.wakes import Wakes
     from brim.seams import Clock, Sink
 
@@ -54,22 +55,27 @@ class Glances:
 
     def watched(self) -> bool:
         """Whether the built loop will look between glances, also at what is asked seldom."""
-        return self._vigils is not None and bool(self._eyes.files())
+        return self._vigils is not None and bool(self._files())
+
+    def _files(self) -> "list[File]":
+        return self._eyes.files(counts=self._limits.budget("cpu") is not None)
 
     def until_needed(self, band: "Quiet", seen: "Seen", state: "State", asked: "Callable[[], bool]") -> tuple[str, ...]:
         """Wait and glance until a whole look is due; the names of what came (none: the time is over, or free memory left the band). `seen` and `state`: of the look that gave the band."""
         page, poll = self._page, self._limits.poll_ns
-        files = self._eyes.files()
+        files = self._files()
         vigils = self._vigils if files else None
         self._after, self._state, self._followed = seen, state, 0
         numbers = kept.numbers(files) if vigils is not None else None
-        if vigils is not None:
-            vigils.lay_out(files)
         while True:
             if vigils is None or numbers is None:
                 wakes = self._wakes.wait(poll)
             else:
-                wakes = self._keep_vigil(vigils, numbers, band, seen.said)
+                vigils.lay_out(files)
+                why = self._keep_vigil(vigils, numbers, band, seen.said)
+                wakes = self._wakes.wait(0) if why == WOKEN else ()
+                if why == MOVED and self._eyes.lists:  # who is of the job must be asked anew
+                    return ()
             now = self._clock.now_ns()
             if wakes or asked() or now >= band.until_ns:
                 return wakes
@@ -88,8 +94,8 @@ class Glances:
                 self._write()
                 self._follow()
 
-    def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> tuple[str, ...]:
-        """Let the built loop look while these numbers stay so near that free memory cannot leave the band; the names of what came."""
+    def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> int:
+        """Let the built loop look while these numbers stay so near that free memory cannot leave the band; why it came back."""
         sizes = self._eyes.sizes(numbers)
         free = band.low if sizes is None else quiet.free_bytes(self._limits, *sizes)
         slack = max(0, min(free - band.low, band.high - free))
@@ -99,7 +105,7 @@ class Glances:
             told = self._eyes.sizes(seen)
             if told is not None:
                 self._keep(at, wall, told, step, tokens)
-        return self._wakes.wait(0) if why == WOKEN else ()
+        return why
 
     def _keep(self, at: int, wall: int, sizes: tuple[int, int], step: int, tokens: int) -> None:
         available, held = sizes

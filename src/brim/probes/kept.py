@@ -88,19 +88,24 @@ def numbers(files: "Iterable[File]") -> "tuple[int, ...] | None":
         text = file.read()
         if isinstance(text, Missing):
             return None
-        found += [(field(text, key.rstrip()) if key else leading(text)) * scale for key, scale, _ in asked]
+        found += [(behind(text, key) if key else leading(text)) * scale for key, scale, _ in asked]
     return tuple(found)
 
 
 def field(text: bytes, name: bytes) -> int:
     """The number after `name ` at a line's start; 0 where it is not there or is no number."""
-    if text.startswith(name + b" "):
-        at = len(name) + 1
+    return behind(text, name + b" ")
+
+
+def behind(text: bytes, key: bytes) -> int:
+    """The number behind `key`, with which a line begins; 0 where there is no such line, or no number in it."""
+    if text.startswith(key):
+        at = len(key)
     else:
-        at = text.find(b"\n" + name + b" ")
+        at = text.find(b"\n" + key)
         if at < 0:
             return 0
-        at += len(name) + 2
+        at += len(key) + 1
     end = text.find(b"\n", at)
     word = text[at : end if end >= 0 else None].split()[:1]
     return int(word[0]) if word and word[0].isdigit() else 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_ASKED = 64  # processes of a group whose mapped files are added up at one look
 MOST_KEPT = 64  # processes whose stat file stays open
+MOST_WATCHED = 16  # processes without a group that are watched one by one between two looks
 FIRST_LOOKS, EVERY = 16, 5  # mapped files of a group are added up at each of the first looks (a load), then at every fifth: they decide nothing
 
 
@@ -99,6 +100,7 @@ class ProcessProbe:
         self._members: list[int] | None = None  # who was in the group when `tree` looked last
         self._group: _GroupFiles | None = None
         self._looks = self._touched = 0
+        self._statuses: dict[int, Kept] = {}  # without a group: of each process that was of the job at the last look
 
     def identity(self, pid: int) -> Identity | None:
         """Say who has this pid now; None for nobody, and for a zombie, which holds nothing and cannot be signalled to any effect."""
@@ -147,6 +149,8 @@ class ProcessProbe:
         for file in self._stats.values():
             os.close(file)
         self._stats.clear()
+        for kept in self._statuses.values():
+            kept.close()
 
     def tree(self, leader: int) -> list[int]:
         """Give the pids of the job that are alive (no zombies)."""
@@ -258,15 +262,23 @@ class ProcessProbe:
         )
 
     def files(self) -> "list[File]":
-        """The files that tell what the job holds; none where it has no cgroup of its own, or none was asked yet."""
+        """The files that tell what the job holds: two of its own cgroup, else one of each process that was of it at the last look; none before that, or where they are many."""
         if self._group is None:
-            return []
+            return (
+                [(file, ((b"RssAnon:\t", 1024, 1), (b"RssShmem:\t", 1024, 1))) for file in self._statuses.values()]
+                if len(self._statuses) <= MOST_WATCHED
+                else []
+            )
         return [(self._group.used, ((b"", 1, 4),)), (self._group.stat, tuple((name + b" ", 1, 1) for name in self._group.names))]
 
-    @staticmethod
-    def held(numbers: "tuple[int, ...]") -> int:
+    @property
+    def lists(self) -> bool:
+        """Whether what the job holds is a sum over its processes, so that one that is new is not counted before the next look."""
+        return self._group is None
+
+    def held(self, numbers: "tuple[int, ...]") -> int:
         """What the job holds (bytes), by the numbers of `files`, as `usage` would say it."""
-        return _split(*numbers)[0]
+        return sum(numbers) if self._group is None else _split(*numbers)[0]
 
     def oom_kills(self) -> "int | None":
         """Give how often the kernel killed in the job's own group; None where that is not told."""
@@ -289,11 +301,16 @@ class ProcessProbe:
     def _of_tree(self, leader: Identity) -> Usage:
         """Sum over the tree. Shared pages are counted once for each process that maps them, which errs to the safe side."""
         held = mapped = peak = count = 0
-        for pid in self.tree(leader.pid):
+        pids = self.tree(leader.pid)
+        for pid in [pid for pid in self._statuses if pid not in pids]:
+            self._statuses.pop(pid).close()
+        for pid in pids:
             sizes = self._status(pid)
             if sizes is None:
                 continue
             count += 1
+            if pid not in self._statuses:
+                self._statuses[pid] = Kept(self._root, f"/proc/{pid}/status", size=4096)
             held += sizes.get("RssAnon", 0) + sizes.get("RssShmem", 0)
             mapped += sizes.get("RssFile", 0)
             peak += sizes.get("VmHWM", 0)
