@@ -1,6 +1,6 @@
 """Looks at a run from outside through its journal: the newest sample, the last things done, whether it has ended; it changes nothing and needs no governor's help.
 
-A governor that finds nothing near writes once a minute; it can be asked to write at its next poll.
+A governor that finds nothing near writes every two minutes; it can be asked to write at its next poll.
 """
 
 import contextlib

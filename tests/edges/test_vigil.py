@@ -381,7 +381,7 @@ def test_what_the_job_says_and_leaves_behind_is_seen_at_the_next_poll(tmp_path, 
 @pytest.mark.system
 @pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
 def test_whoever_looks_is_served_at_the_next_poll(tmp_path) -> None:
-    """A quiet run at one look a second writes once a minute; `brim top` gets what was seen until now within two polls."""
+    """A quiet run at one look a second writes every two minutes; `brim top` gets what was seen until now within two polls."""
     words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--", "sleep", "60"]
     environ = {**os.environ, "PYTHONPATH": SRC}
     with subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:

@@ -4,7 +4,7 @@ A whole look touches a hundred times as much code and data as a glance, and once
 does not ask (pressure, disk, who is of the job) is asked at least every `quiet.LONGEST_NS`; the kernel's own notices, a signal, the end of the job and a word on
 the control page end the glances at once. Each glance becomes a sample in the journal, with what it read and nothing else; they are written down by fives, every
 four seconds at the latest, and by the next whole look after it has acted. Where the built loop looks and polls are a second or more apart, a commit would cost more
-than all that it records: then it is once a minute, and at the next poll when somebody looks at the run from outside.
+than all that it records: then it is every two minutes, and at the next poll when somebody looks at the run from outside.
 """
 
 from brim import control
@@ -13,7 +13,7 @@ from brim.journal.store import COMPANY, COMPANY_NS
 from brim.policy import quiet
 from brim.policy.states import RUN
 from brim.probes import kept
-from brim.probes.vigil import MOVED, WOKEN
+from brim.probes.vigil import FULL, MOVED, WOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Extremes = tuple[int, int | None, int | None]
 
 # So long may what the built loop saw wait for the journal, where polls are at least this far apart.
-PATIENCE_NS, PATIENT_POLL_NS = 60_000_000_000, 1_000_000_000
+PATIENCE_NS, PATIENT_POLL_NS = 120_000_000_000, 1_000_000_000
 
 
 class Glances:
@@ -76,6 +76,9 @@ class Glances:
                 wakes = self._wakes.wait(0) if why == WOKEN else ()
                 if why == MOVED and self._eyes.lists:  # who is of the job must be asked anew
                     return ()
+                if why == FULL and not asked():  # all was well; it is only to be written down
+                    self._write_on()
+                    continue
             now = self._clock.now_ns()
             if wakes or asked() or now >= band.until_ns:
                 return wakes
@@ -91,8 +94,7 @@ class Glances:
                 step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
                 self._keep(now, self._clock.wall_ns(), sizes, step, tokens)
             if self._is_due(now):
-                self._write()
-                self._follow()
+                self._write_on()
 
     def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> int:
         """Let the built loop look while these numbers stay so near that free memory cannot leave the band; why it came back."""
@@ -119,8 +121,12 @@ class Glances:
             return True
         return waits > 0 and (waits >= self._company or now - self._kept[self._written][0] >= self._patience or self._limits.poll_ns > SELDOM_NS)
 
+    def _write_on(self) -> None:
+        """Write down what waits, and let the forecast follow it: little is left for the moment when something happens."""
+        self._write()
+        self._follow()
+
     def _follow(self) -> None:
-        """Let the forecast follow what was seen so far: what is left for the moment when something happens is little."""
         if self._state is not None:
             self._state = quiet.catch_up(self._limits, self._state, [(row[0], row[2]) for row in self._kept[self._followed :]])
             self._followed = len(self._kept)
