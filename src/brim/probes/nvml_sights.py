@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ANYTHING = (-(1 << 63), (1 << 63) - 1)
 ECC_NS = 2_000_000_000  # counted errors are told within this
+SENSORS = ("temperature_c", "power_draw_w")
 _ECC = "nvmlDeviceGetTotalEccErrors"
 
 
@@ -62,26 +63,31 @@ class Questions:
             if card.mig_of is None and not isinstance(card.handle, self._binding.NVMLError):  # others do not come back by themselves
                 rest.append((self._kept((at, "lost"), lambda: self._code("nvmlDeviceGetUUID", _place(card.handle), IS_LOST)[0]), []))
             return
-        told, base = card.told, self._told[at]
+        names = {field: calls[0].__name__ for field, calls in card.fast}
+        told = {field: value for field, value in card.told.items() if field in names}  # what is settled by now is not asked
         if not told:
             raise ValueError
-        names = {field: calls[0].__name__ for field, calls in card.fast}
-        for field, value in told.items():
-            if isinstance(value, Missing):
-                rest.append(
-                    (self._kept((at, field, names[field], card.codes[field], "refused"), lambda field=field: self._refused(card, field, names[field])), [])
-                )
-                continue
-            key = (at, field, names[field], getattr(value, "reserved", None) is None, len(value) if field == "processes" else 0)
-            bands = _bands(field, value, base.get(field, value)) if field != "processes" else _holders(value, base.get(field, value), told.get("memory"))
-            sight = self._kept(key, lambda card=card, field=field, name=names[field], value=value: _sight(self._binding, self._loop, card, field, name, value))
-            (first if field in ("temperature_c", "power_draw_w") else rest).append((sight, bands))
-        self.sensors.append((card.static["id"], _asked(told, "temperature_c"), _asked(told, "power_draw_w")))
+        for field in SENSORS:
+            if _asked(told, field):
+                first.append(self._cell(at, card, field, names[field]))
+        rest += [self._cell(at, card, field, name) for field, name in names.items() if field in told and not (field in SENSORS and _asked(told, field))]
+        self.sensors.append((card.static["id"], *(_asked(told, field) for field in SENSORS)))
         errors = card.slow_values.get("ecc_uncorrected")
         if isinstance(errors, int):
             every = max(1, ECC_NS // poll_ns)
             sight = self._kept((at, _ECC, every), lambda: self._ecc(card, every))
             rest.append((sight, [(errors, errors)]))
+
+    def _cell(self, at: int, card: "_Card", field: str, name: str) -> "tuple[Sight, list[Band]]":
+        """The question behind one cell, with how far its numbers may go."""
+        value = card.told[field]
+        if isinstance(value, Missing):
+            return self._kept((at, field, name, card.codes[field], "refused"), lambda: self._refused(card, field, name)), []
+        base = self._told[at].get(field, value)
+        base = value if isinstance(base, Missing) else base
+        bands = _holders(value, base, card.told.get("memory")) if field == "processes" else _bands(field, value, base)
+        key = (at, field, name, getattr(value, "reserved", None) is None, len(value) if field == "processes" else 0)
+        return self._kept(key, lambda: _sight(self._binding, self._loop, card, field, name, value)), bands
 
     def _kept(self, key: "tuple[object, ...]", make: "Any") -> Sight:
         if key not in self._made:
@@ -210,7 +216,7 @@ def _bands(field: str, value: "Any", base: "Any") -> "list[Band]":
 def _holders(value: "Any", base: "Any", memory: "Any") -> "list[Band]":
     """Processes as they stand now, each with its memory around what was told of it."""
     was = {row.pid: row.usedGpuMemory for row in base}
-    slack = 0 if memory is None else moves.slack_of(memory.total)
+    slack = 0 if memory is None or isinstance(memory, Missing) else moves.slack_of(memory.total)
     bands = [_exact(len(value))]
     for row in value:
         used = row.usedGpuMemory
