@@ -12,6 +12,7 @@ from brim.governor import Governor
 from brim.governor.glances import Glances
 from brim.governor.notes import Notes
 from brim.policy.quiet import LONGEST_NS, NOT_QUIET, catch_up, free_bytes, quiet
+from brim.probes.vigil import FULL, MOVED, WOKEN
 from brim.units import GIB, MIB
 from brim.values import Missing
 
@@ -229,3 +230,58 @@ def test_a_killed_governor_takes_few_glances_along(poll, written) -> None:
     parts.read = lambda: setattr(parts, "taken", parts.taken + 1) or read()
     Glances(limits, eyes=parts, journal=parts, clock=clock, wakes=parts, page=None).until_needed(drive.band, seen_of(drive), drive.state, lambda: False)
     assert sorted(set(counts)) == [count for count in written if count * poll < 10 or poll < 1]
+
+
+class Loop:
+    """A built loop, played from a list: (why it came back, the polls it saw), and whether it has made a request by then."""
+
+    def __init__(self, parts, script, *, has_asked=False):
+        self.parts, self.script, self.has_asked, self.rooms = parts, list(script), has_asked, []
+
+    def lay_out(self, files):
+        assert files
+
+    def keep(self, numbers, slack, said, *, watched, poll_ns, until_ns, room):
+        self.rooms.append(room)
+        why, count = self.script.pop(0)
+        rows = []
+        for _ in range(count):
+            self.parts.clock.advance(poll_ns)
+            rows.append((self.parts.clock.now_ns(), 0, (20 * GIB, GIB), 0, 0))
+        return why, rows
+
+
+def looped(script, glances, *, has_asked=False, poll=1, lists=False):
+    """(what ended the glances, the parts, the loop) of a quiet run with the loop; `glances`: what each wait and glance of the interpreter finds."""
+    limits = WIDE.replace(poll_ns=int(poll * SECOND))
+    drive = settled()
+    parts = Parts(FakeClock(drive.now), glances)
+    parts.now, parts.lists = ((), 20 * GIB, GIB), lists
+    loop = Loop(parts, script, has_asked=has_asked)
+    whole = Glances(limits, eyes=parts, journal=parts, clock=parts.clock, wakes=parts, page=None, vigils=loop)
+    return whole.until_needed(drive.band.replace(until_ns=drive.now + 1000 * SECOND), seen_of(drive), drive.state, lambda: False), parts, loop
+
+
+LOOPS = [
+    # what the loop came back with, what the interpreter then finds, has a request been made, are processes listed: what ends it, how many samples are written
+    ([(WOKEN, 3)], [(("child",), 20 * GIB, GIB)], False, False, ("child",), 0),
+    ([(FULL, 120), (WOKEN, 1)], [(("child",), 20 * GIB, GIB)], False, False, ("child",), 120),
+    ([(MOVED, 2), (WOKEN, 1)], [(("signal",), 20 * GIB, GIB)], False, False, ("signal",), 0),  # still in the band: it goes on
+    ([(MOVED, 2)], [], True, False, (), 0),  # also where a glance would find that all is well
+    ([(MOVED, 2)], [], False, True, (), 0),
+]
+
+
+@pytest.mark.parametrize(("script", "finds", "has_asked", "lists", "ended", "written"), LOOPS)
+def test_how_the_loop_comes_back(script, finds, has_asked, lists, ended, written) -> None:
+    """A notice ends the glances, full rows are only written down, a number that strayed is looked at; a request that was made, or a job that is a list of processes, needs a whole look."""
+    found, parts, _ = looped(script, finds, has_asked=has_asked, lists=lists)
+    assert found == ended
+    assert len(parts.lines) == written
+
+
+@pytest.mark.parametrize(("poll", "room"), [(0.1, 5), (0.5, 5), (1, 120), (5, 24), (60, 2), (600, 1)])
+def test_how_long_the_loops_samples_wait(poll, room) -> None:
+    """Two minutes where polls are a second and more apart, five polls below that."""
+    _, _, loop = looped([(WOKEN, 0)], [(("child",), 20 * GIB, GIB)], poll=poll)
+    assert loop.rooms == [room]

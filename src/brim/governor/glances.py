@@ -17,7 +17,7 @@ from brim.probes.vigil import FULL, MOVED, WOKEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from brim.control import Page
     from brim.facts.settings import Limits
@@ -64,22 +64,13 @@ class Glances:
         """Wait and glance until a whole look is due; the names of what came (none: the time is over, or free memory left the band). `seen` and `state`: of the look that gave the band."""
         page, poll = self._page, self._limits.poll_ns
         files = self._files()
-        vigils = self._vigils if files else None
         self._after, self._state, self._followed = seen, state, 0
-        numbers = kept.numbers(files) if vigils is not None else None
+        numbers = kept.numbers(files) if files and self._vigils is not None else None
         while True:
-            if vigils is None or numbers is None:
-                wakes = self._wakes.wait(poll)
-            else:
-                vigils.lay_out(files)
-                why = self._keep_vigil(vigils, numbers, band, seen.said)
-                wakes = self._wakes.wait(0) if why == WOKEN else ()
-                if why == MOVED and self._eyes.lists:  # who is of the job must be asked anew
-                    return ()
-                if why == FULL and not asked():  # all was well; it is only to be written down
-                    self._write_on()
-                    continue
+            wakes = self._wait(files, numbers, band, seen)
             now = self._clock.now_ns()
+            if wakes is None:
+                return ()
             if wakes or asked() or now >= band.until_ns:
                 return wakes
             if page is not None:
@@ -95,6 +86,18 @@ class Glances:
                 self._keep(now, self._clock.wall_ns(), sizes, step, tokens)
             if self._is_due(now):
                 self._write_on()
+
+    def _wait(self, files: "Sequence[File]", numbers: "tuple[int, ...] | None", band: "Quiet", seen: "Seen") -> tuple[str, ...] | None:
+        """Wait for the next poll, or with the built loop for as many as all is well at: the names of what came. None where a glance would not do."""
+        vigils = self._vigils
+        if vigils is None or numbers is None:
+            return self._wakes.wait(self._limits.poll_ns)
+        vigils.lay_out(files)
+        while (why := self._keep_vigil(vigils, numbers, band, seen.said)) == FULL:  # all was well; it is only to be written down
+            self._write_on()
+        if why == MOVED and (self._eyes.lists or vigils.has_asked):  # who is of the job must be asked anew; there is a request to own up to
+            return None
+        return self._wakes.wait(0) if why == WOKEN else ()
 
     def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> int:
         """Let the built loop look while these numbers stay so near that free memory cannot leave the band; why it came back."""

@@ -119,6 +119,11 @@ class Vigils:
         """Whether a request is ready to be made."""
         return bool(self._request.on)
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether the request was made and nobody has owned up to it yet."""
+        return bool(self._request.fired)
+
     def fired(self) -> "tuple[int, int, int] | None":
         """Once after the request was made: (bytes that the job held, monotonic ns, wall ns)."""
         request = self._request
