@@ -182,6 +182,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         checkpoint_signal=limits.checkpoint_signal, power=_power(limits, devices),
     )  # fmt: skip
     watch, put_down = _watchers(book, limits, extras, hands)
+    vigils = _vigils(child, probe, limits, wakes[0], page, clock)
     governor = Governor(
         child,
         limits.replace(woken=wakes[1]),
@@ -193,7 +194,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         page=page,
         watch=watch,
         glances=_may_glance(limits, extras),
-        vigils=_vigils(child, probe, limits, wakes[0], page, clock),
+        vigils=vigils,
     )
     usual = come_first()
     try:
@@ -216,6 +217,8 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     child.close()
     notifier.close()
     wakes[0].close()
+    if vigils is not None:
+        vigils.close()
     if page is not None:
         pages.put_away(page)
     put_down()

@@ -546,3 +546,59 @@ def test_a_job_that_grows_is_asked_as_it_crosses(tmp_path, monkeypatch, pause, c
     stamps = [stamp for stamp, _, _ in lines]
     assert stamps == sorted(stamps)
     assert subprocess.run([*words[:3], "verify", "run"], env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, check=False).returncode == 0
+
+
+def test_pages_that_are_cut_short_become_zeros(loop, tmp_path) -> None:
+    """In a process of its own: a guarded file that somebody truncates reads as zeros and takes what is written, and it is noted; one that is not guarded ends the process as ever."""
+    source = (
+        "import mmap, os, sys\nfrom brim.probes import vigil\nloop = vigil.library(sys.argv[1])\n"
+        "def mapped(name):\n    f = open(name, 'w+b'); f.truncate(8192); m = mmap.mmap(f.fileno(), 8192); m[:] = b'x' * 8192; return f, m\n"
+        "f, m = mapped('page'); g, n = mapped('other')\n"
+        "assert vigil.guard(loop, vigil.address_of(m), 8192) and not vigil.is_lost(loop)\n"
+        "f.truncate(0)\nassert m[5000:5004] == bytes(4) and vigil.is_lost(loop)\nm[0] = 7\nassert m[0] == 7 and n[0] == 120\n"
+        "if sys.argv[2] == 'closed':\n    assert vigil.guard(loop, 0, 0) and not vigil.is_lost(loop)\n"
+        "print('alive', flush=True)\ng.truncate(0)\nn[0]\nprint('never')\n"
+    )
+    for closed in ("open", "closed"):
+        done = subprocess.run(
+            [sys.executable, "-c", source, loop._name, closed], cwd=tmp_path, env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.returncode) == ("alive\n", -signal.SIGBUS), done.stderr
+
+
+CUT = """
+import os, signal, sys, time
+from brim import client
+client.step(1)
+time.sleep({after})
+os.truncate(os.environ["BRIM_CONTROL"], 0)
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+open("cut", "w").close()
+end = time.monotonic() + 20
+while not ended and time.monotonic() < end:
+    time.sleep(0.05)
+sys.exit(7 if ended else 8)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
+@pytest.mark.parametrize("after", [0.5, 4])
+def test_a_job_that_cuts_its_page_does_not_take_its_guard_along(tmp_path, monkeypatch, after) -> None:
+    """Early and in a quiet run: it is told once, brim goes on, and a stop reaches the job by signal."""
+    monkeypatch.chdir(tmp_path)
+    words = [sys.executable, "-m", "brim", "run", "--run-dir", "run", "--poll", "200ms", "--grace", "6s", "--", sys.executable, "-c", CUT.format(after=after)]
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": SRC}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        end = time.monotonic() + 20
+        while not os.path.exists("cut") and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(1)
+        assert run.poll() is None
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=30) == 75
+    with contextlib.closing(sqlite3.connect("run/journal.db")) as journal:
+        told = [body for (body,) in journal.execute("SELECT body FROM lines WHERE kind = 'level'") if "cut its control page" in body]
+        ended = json.loads(journal.execute("SELECT body FROM lines WHERE kind = 'child_end'").fetchone()[0])
+    assert len(told) == 1
+    assert ended["exit_code"] == 7

@@ -11,7 +11,7 @@ from brim.governor.hands import Hands
 from brim.governor.notes import Notes
 from brim.policy import foresight, quiet
 from brim.policy.foresight import REQUESTS
-from brim.policy.states import CHECKPOINT, ENDED, KILLING, NOTIFY, STOP, VERIFY
+from brim.policy.states import CHECKPOINT, ENDED, KILLING, NOTIFY, STOP, VERIFY, Intent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from brim.governor.eyes import Seen
     from brim.governor.vigils import Vigils
     from brim.policy.foresight import Foreseen
-    from brim.policy.states import Decision, Intent, State
+    from brim.policy.states import Decision, State
     from brim.probes.wakes import Wakes
     from brim.seams import Clock, Sink
 
@@ -88,6 +88,7 @@ class Governor:
         self._notes = Notes(limits, journal)
         self._vigils = vigils if page is not None else None
         self._foreseen: tuple[Foreseen, Seen] | None = None
+        self._page_lost = False
         self._level_ns: dict[str, int] = {}
         self._stages: list[str] = []
         self._after = ""
@@ -136,6 +137,8 @@ class Governor:
                 ready=self._job.is_ready(),
             )
             pids = seen.pids
+            if not self._page_lost and self._vigils is not None and self._vigils.page_lost:
+                self._tell_lost_page(state, seen, now)
             decision = policy.decide(self._limits, state if self._glances is None else self._glances.caught_up(state), seen.look, now)
             self._level_ns[decision.state.level] = self._level_ns.get(decision.state.level, 0) + now - before
             before, was, state = now, state, decision.state
@@ -154,6 +157,13 @@ class Governor:
             if status is not None:
                 self._wakes.forget(self._job.pidfd)  # it stays readable from now on
             wakes = self._wait(decision, seen, wakes, now, ended=status is not None, alone=alone)
+
+    def _tell_lost_page(self, state: "State", seen: "Seen", now: int) -> None:
+        """The job has cut its control page short: from here on it says nothing, and is told things by signals alone."""
+        self._page_lost = True
+        why = "the job has cut its control page short: it can only be signalled from now on"
+        self._journal.append("level", {"level": state.level, "reason": why}, durable=False, stamp=(now, self._clock.wall_ns()))
+        self._hands.do(Intent(action=NOTIFY, why=why, level=state.level), seen.look)
 
     def _wait(self, decision: "Decision", seen: "Seen", wakes: tuple[str, ...], now: int, *, ended: bool, alone: int) -> tuple[str, ...]:
         """Wait for the next whole look, where nothing is near with glances alone; the names of what came (`wakes`: what ended the last wait)."""

@@ -48,10 +48,20 @@ class Vigils:
         if page is not None:
             at = vigil.address_of(page.map)
             self._beat = at + control.W_GOVERNOR_BEAT * 8
+            vigil.guard(loop, at, control.SIZE)
             for name, word in _WORDS.items():
                 setattr(self._request, name, at + word * 8)
             counters = Sight(kind=MEMORY, numbers=((control.W_STEP * 8, 8), (control.W_TOKENS * 8, 8)), address=at)
             self._words = (counters, *(Sight(kind=SAME, address=at + offset, room=size) for offset, size in (*control.SAID, (control.W_WATCHED * 8, 8))))
+
+    @property
+    def page_lost(self) -> bool:
+        """Whether the job has cut its control page short: what is read there now are zeros, and nobody reads what is written there."""
+        return self._page is not None and vigil.is_lost(self._loop)
+
+    def close(self) -> None:
+        """Guard the page no longer; before it is put away."""
+        vigil.guard(self._loop, 0, 0)
 
     def lay_out(self, files: "Sequence[File]") -> None:
         """Make ready for a vigil over these files: nothing is done where they are those of the last one."""

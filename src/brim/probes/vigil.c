@@ -7,10 +7,11 @@
    every fault (a file that does not answer, a call that fails) is a reason to come back. */
 
 #define _GNU_SOURCE
-#include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -142,7 +143,7 @@ static void make(vigil *v, request *r) {
 }
 
 /* What vigil.py holds its own structures against: a library that was built from another version of this file is not used. */
-const int32_t brim_vigil_layout[] = {2, sizeof(number), sizeof(source), sizeof(vigil), sizeof(request)};
+const int32_t brim_vigil_layout[] = {3, sizeof(number), sizeof(source), sizeof(vigil), sizeof(request)};
 
 /* Poll until one number leaves its band, a descriptor of the epoll is ready (or a signal came), the time is over, or the rows are full. A poll at which all is well is a row. */
 int brim_vigil_keep(vigil *v) {
@@ -210,3 +211,38 @@ int brim_vigil_code(int (*ask)(intptr_t, void *, uint32_t), intptr_t of, int32_t
     *code = ask(of, code + 2, 0);
     return *code != well;
 }
+
+/* A job may cut its control page short; whoever touches what is no longer there gets SIGBUS, and that must not be the guard's end. In its place comes a page of zeros, on
+   which nobody says anything any more. */
+static char *guarded;
+static size_t guarded_size;
+static volatile int32_t guarded_lost;
+static struct sigaction before;
+
+static void on_sigbus(int number, siginfo_t *found, void *context) {
+    char *at = found->si_addr;
+    (void)number, (void)context;
+    if (guarded && at >= guarded && at < guarded + guarded_size &&
+        mmap(guarded, guarded_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+        guarded_lost = 1;
+    else
+        sigaction(SIGBUS, &before, 0); /* not ours: it happens again, and is what it was */
+}
+
+/* Guard the pages from here on, and no others; a null place guards nothing. 0 where that is so from now on. */
+int brim_vigil_guard(char *place, size_t size) {
+    struct sigaction ours = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    if (guarded && sigaction(SIGBUS, &before, 0) != 0)
+        return 1;
+    guarded = 0;
+    guarded_lost = 0;
+    if (!place)
+        return 0;
+    if (sigaction(SIGBUS, &ours, &before) != 0)
+        return 1;
+    guarded_size = size;
+    guarded = place;
+    return 0;
+}
+
+int brim_vigil_lost(void) { return guarded_lost; }

@@ -81,7 +81,17 @@ def library(path: str = LIBRARY) -> "Any":
         found.brim_vigil_keep.argtypes = (ctypes.c_void_p,)
     except (OSError, AttributeError, ValueError):
         return None
-    return found if layout == (2, *(ctypes.sizeof(kind) for kind in (_Number, _Source, _Frame, Request))) else None
+    return found if layout == (3, *(ctypes.sizeof(kind) for kind in (_Number, _Source, _Frame, Request))) else None
+
+
+def guard(loop: "Any", place: int, size: int) -> bool:
+    """From now on SIGBUS at these pages (a file that its other user cut short) puts pages of zeros there and is noted; size 0: at none. False where that is refused."""
+    return bool(loop.brim_vigil_guard(ctypes.c_void_p(place if size else None), ctypes.c_size_t(size)) == 0)
+
+
+def is_lost(loop: "Any") -> bool:
+    """Whether that has happened to the guarded pages."""
+    return bool(loop.brim_vigil_lost())
 
 
 def address_of(buffer: "Any") -> int:
