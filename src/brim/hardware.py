@@ -30,6 +30,7 @@ LOOK_NS = 1_600_000_000  # the whole look: `brim probe` answers within two secon
 POLL_NS = 1_000_000_000
 HANG_NS = 800_000_000  # who follows at a poll a second hears of a hang within two
 SLOW_NS = 5_000_000_000
+ANEW_NS = 60_000_000_000  # how often it is looked which memory group we are in
 AGAIN_NS = 30_000_000_000
 LONGEST_NS = 60_000_000_000  # who follows hears this often, also where nothing moves
 INSTALL = {
@@ -63,7 +64,7 @@ class Machine:
         self._override, self.warning = rule.parse_override(environ.get(rule.OVERRIDE))
         self._host = HostProbe(root or "/", disk=disk)
         self._watches: dict[str, Watch] | None = None
-        self._slow_at = 0
+        self._slow_at = self._anew_at = 0
         self._asked: tuple[Asked, ...] = ()
         self._own: Device | None = None
         self._masks = {name: environ[name] for name in MASKS if name in environ}
@@ -91,14 +92,16 @@ class Machine:
         if self._script is not None:
             return self._scripted(now_ns)
         if self._watches is None:
-            first = self.look(now_ns)
+            first, self._anew_at = self.look(now_ns), now_ns
             self._watch()
             return first
-        slow = now_ns - self._slow_at >= SLOW_NS
+        slow, anew = now_ns - self._slow_at >= SLOW_NS, now_ns - self._anew_at >= ANEW_NS
         if slow:
             self._slow_at = now_ns
+        if anew:
+            self._anew_at = now_ns
         answers = {vendor: watch.read(now_ns) for vendor, watch in self._watches.items()}
-        host = self._host.read(slow=slow)
+        host = self._host.read(slow=slow, anew=anew)
         unwatched = tuple(row for row in self._first if not any(row.backend == BACKENDS.get(vendor) for vendor in answers))
         return self._settled(now_ns, (*self._rows(answers), *unwatched), host)
 

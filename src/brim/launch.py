@@ -182,7 +182,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         checkpoint_signal=limits.checkpoint_signal, power=_power(limits, devices),
     )  # fmt: skip
     watch, put_down = _watchers(book, limits, extras, hands)
-    vigils = _vigils(child, probe, limits, wakes[0], page, clock)
+    vigils = _vigils(child, probe, limits, wakes[0], page, clock, devices)
     governor = Governor(
         child,
         limits.replace(woken=wakes[1]),
@@ -338,14 +338,16 @@ def _may_glance(limits: "Limits", extras: Extras) -> bool:
     return extras.watch is None and extras.artifact is None and not extras.throughput[0] and limits.power_cap_w is None and os.getpid() != 1
 
 
-def _vigils(child: Child, probe: "Probe", limits: "Limits", wakes: Wakes, page: "Page | None", clock: "Clock") -> "Vigils | None":
+def _vigils(
+    child: Child, probe: "Probe", limits: "Limits", wakes: Wakes, page: "Page | None", clock: "Clock", devices: "tuple[Device, ...]"
+) -> "Vigils | None":
     """The built loop that looks between glances; None where it was not built, or time is not the machine's."""
     loop = vigil.library() if isinstance(clock, SystemClock) else None
     where = getattr(probe, "asides", None)
     if loop is None or where is None:
         return None
-    seldom = asides(loop, where(), quiet.asides(limits), poll_ns=limits.poll_ns)
-    orphans = [(vigil.child(loop, kind, of, how), 0, 0) for kind, of, how in child.waits()]
+    seldom = asides(loop, where(), quiet.asides(limits, devices), poll_ns=limits.poll_ns)
+    orphans = [(vigil.child(loop, kind, of, how), 0, 0, False) for kind, of, how in child.waits()]
     return Vigils(loop, epoll=wakes.fileno(), page=page, asides=[*seldom, *orphans])
 
 

@@ -1,5 +1,7 @@
 """The host probe on recorded trees: cgroup v1 and v2, ancestors, every spelling of "no limit", and files that are missing or denied."""
 
+import os
+
 import pytest
 
 from brim.probes.host import HostProbe
@@ -128,7 +130,14 @@ def test_events_pressure_and_sensors(tmp_path) -> None:
         "/sys/class/hwmon/hwmon0/temp2_input": "61000\n", "/sys/class/hwmon/hwmon0/temp1_crit": "100000\n", "/sys/class/hwmon/hwmon1/name": "nvme\n",
         "/sys/class/hwmon/hwmon1/temp1_input": "41850\n", "/sys/class/hwmon/hwmon1/temp2_input": "0\n",
     }  # fmt: skip
-    host = tree(tmp_path, files).read()
+    probe = tree(tmp_path, files)
+    host = probe.read()
+    aside = probe.asides()  # the same, for whoever looks between two looks
+    assert {name: os.pread(fd, 99, 0) for name, (fd, path) in aside.items() if not path} == {
+        "psi_full": psi.encode(),
+        "heat:0": b"55000\n",
+        "heat:1": b"61000\n",
+    }
     assert (host.psi_some_avg10, host.psi_full_avg10, host.cgroup_psi_some_avg10) == (1.25, 0.5, 9.75)
     assert dict(host.memory_events) == {"low": 0, "high": 3, "max": 4, "oom": 1, "oom_kill": 2}
     assert (host.oom_kills, host.cgroup_version) == (2, 2)
@@ -144,7 +153,6 @@ def test_a_thermal_zone_stands_in(tmp_path) -> None:
 def test_a_file_that_is_refused_for_good_is_not_asked_again(tmp_path, monkeypatch) -> None:
     """Case 57: PSI that is there and answers EOPNOTSUPP is asked once (FIELD_CASES 57); a file that is gone for the moment is looked for again."""
     import errno
-    import os
 
     from brim.probes.kept import Kept
 
@@ -237,3 +245,23 @@ def test_pressure_that_cannot_be_is_missing(tmp_path, word) -> None:
     lines = f"some avg10={word} avg60=0.00 avg300=0.00 total=0\nfull avg10=1.50 avg60=0.00 avg300=0.00 total=0\n"
     seen = tree(tmp_path, {"/proc/meminfo": "MemTotal: 1000 kB\n", "/proc/pressure/memory": lines}).read()
     assert (seen.psi_some_avg10.reason, seen.psi_full_avg10) == ("failed", 1.5)
+
+
+def test_a_limit_that_is_lowered_is_seen_at_a_glance(tmp_path) -> None:
+    """Between two looks the limits are among the numbers, and may not move at all; lifted, or unreadable as a number, the one of the last look holds until the next."""
+    probe = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V2, **v2("/a/b", "2000", 900, 100)})
+    assert probe.read().available_bytes == probe.available(numbers(probe.files())) == 1200
+    assert [widths for _, widths in probe.files()][-1] == ((b"", 1, 0),)
+    (tmp_path / "sys/fs/cgroup/a/b/memory.max").write_text("1500\n")
+    assert probe.available(numbers(probe.files())) == 700
+    (tmp_path / "sys/fs/cgroup/a/b/memory.max").write_text("max\n")
+    assert probe.available(numbers(probe.files())) == 1200
+
+
+def test_the_group_is_looked_for_when_it_is_asked_for(tmp_path) -> None:
+    """A process that was moved to another group meanwhile: seen at a look that asks anew, not before."""
+    probe = tree(tmp_path, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": V2, **v2("/a/b", "2000", 900, 100), **v2("/c", "700", 100, 0)})
+    assert probe.read().cgroup_limit_bytes == 2000
+    (tmp_path / "proc/self/cgroup").write_text("0::/c\n")
+    assert probe.read().cgroup_limit_bytes == 2000
+    assert probe.read(anew=True).cgroup_limit_bytes == 700

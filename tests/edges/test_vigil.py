@@ -222,13 +222,14 @@ def test_what_is_asked_seldom_has_bands(loop, tmp_path, epoll) -> None:
     machine = host.HostProbe("/", disk=str(tmp_path))
     machine.read()
     for floor, why in ((1, DUE), (1 << 62, MOVED)):
-        bands = quiet.asides(Limits().replace(disk_floor_bytes=floor))
+        bands = quiet.asides(Limits().replace(disk_floor_bytes=floor), ())
         found = asides(loop, machine.asides(), bands, poll_ns=10 * SECOND)
-        assert {sight.every for sight, _, _ in found} == {1}
+        assert {sight.every for sight, *_ in found} == {1}
         page = None
-        keeper = Vigils(loop, epoll=epoll, page=page, asides=found)
+        keeper = Vigils(loop, epoll=epoll, page=page, asides=[*found, (vigil.child(loop, os.P_PGID, os.getpid(), os.WEXITED), 0, 0, False)])
         keeper.lay_out(machine.files())
         assert keeper.keep(numbers(machine.files()), 1 << 60, b"", poll_ns=5 * MS, until_ns=soon(40))[0] == why
+        assert keeper.needs_look == (why == MOVED)
 
 
 def test_the_jobs_words_end_it_and_its_steps_are_kept(loop, tmp_path, epoll) -> None:

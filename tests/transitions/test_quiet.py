@@ -11,7 +11,7 @@ from brim.facts.settings import SECOND
 from brim.governor import Governor
 from brim.governor.glances import Glances
 from brim.governor.notes import Notes
-from brim.policy.quiet import LONGEST_NS, NOT_QUIET, catch_up, free_bytes, quiet
+from brim.policy.quiet import LONGEST_NS, NOT_QUIET, asides, catch_up, free_bytes, quiet
 from brim.probes.vigil import FULL, MOVED, WOKEN
 from brim.units import GIB, MIB
 from brim.values import Missing
@@ -91,7 +91,7 @@ NOT_NOW = [
     ({"free": 2 * GIB}, {}),  # throttled
     ({"host": Host(psi_full_avg10=6.0)}, {}),
     ({}, {"floor_counts_job": True}),
-    ({}, {"max_temp_c": 83.0}),  # something that is hot or cold is governed, too
+    ({"temp": 72.0}, {"max_temp_c": 83.0}),  # short of the throttle point (75 °C) by no more than the hysteresis
 ]
 
 
@@ -102,6 +102,14 @@ def test_no_look_is_left_out_where_something_is_near(changes, limits) -> None:
     drive = settled(WIDE.replace(**limits))
     drive.look(1.0, **changes)
     assert drive.band == NOT_QUIET
+
+
+def test_a_processor_that_is_cool_is_quiet() -> None:
+    """Far from its ceiling its temperature is asked seldom, within a band that ends short of the throttle point."""
+    drive = settled(WIDE.replace(max_temp_c=83.0))
+    assert drive.look(1.0, temp=71.9).band.until_ns > 0
+    assert asides(drive.limits, drive.reading().devices)["heat"] == (1, 71_999)
+    assert "heat" not in asides(WIDE, drive.reading().devices)
 
 
 def test_a_card_is_asked_at_every_look() -> None:
@@ -236,7 +244,7 @@ class Loop:
     """A built loop, played from a list: (why it came back, the polls it saw), and whether it has made a request by then."""
 
     def __init__(self, parts, script, *, has_asked=False):
-        self.parts, self.script, self.has_asked, self.rooms = parts, list(script), has_asked, []
+        self.parts, self.script, self.has_asked, self.rooms, self.needs_look = parts, list(script), has_asked, [], False
 
     def lay_out(self, files):
         assert files
@@ -251,13 +259,14 @@ class Loop:
         return why, rows
 
 
-def looped(script, glances, *, has_asked=False, poll=1, lists=False):
+def looped(script, glances, *, has_asked=False, poll=1, lists=False, needs_look=False):
     """(what ended the glances, the parts, the loop) of a quiet run with the loop; `glances`: what each wait and glance of the interpreter finds."""
     limits = WIDE.replace(poll_ns=int(poll * SECOND))
     drive = settled()
     parts = Parts(FakeClock(drive.now), glances)
     parts.now, parts.lists = ((), 20 * GIB, GIB), lists
     loop = Loop(parts, script, has_asked=has_asked)
+    loop.needs_look = needs_look
     whole = Glances(limits, eyes=parts, journal=parts, clock=parts.clock, wakes=parts, page=None, vigils=loop)
     return whole.until_needed(drive.band.replace(until_ns=drive.now + 1000 * SECOND), seen_of(drive), drive.state, lambda: False), parts, loop
 
@@ -278,6 +287,11 @@ def test_how_the_loop_comes_back(script, finds, has_asked, lists, ended, written
     found, parts, _ = looped(script, finds, has_asked=has_asked, lists=lists)
     assert found == ended
     assert len(parts.lines) == written
+
+
+def test_what_no_glance_reads_needs_a_look() -> None:
+    """Pressure, a disk, a sensor, the limit of a group: free memory being well says nothing of them."""
+    assert looped([(MOVED, 2)], [], needs_look=True)[0] == ()
 
 
 @pytest.mark.parametrize(("poll", "room"), [(0.1, 5), (0.5, 5), (1, 120), (5, 24), (60, 2), (600, 1)])

@@ -95,7 +95,8 @@ class Glances:
         vigils.lay_out(files)
         while (why := self._keep_vigil(vigils, numbers, band, seen.said)) == FULL:  # all was well; it is only to be written down
             self._write_on()
-        if why == MOVED and (self._eyes.lists or vigils.has_asked):  # who is of the job must be asked anew; there is a request to own up to
+        # Who is of the job must be asked anew; there is a request to own up to; what moved is nothing that a glance reads.
+        if why == MOVED and (self._eyes.lists or vigils.has_asked or vigils.needs_look):
             return None
         return self._wakes.wait(0) if why == WOKEN else ()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from brim.control import Page
     from brim.probes.kept import File
 
-    Aside = tuple[Sight, int, int]
+    Aside = tuple[Sight, int, int, bool]  # with its band; whether a whole look is needed where it is left
     Row = tuple[int, int, tuple[int, ...], int, int]  # monotonic and wall ns, the files' numbers, the job's step and tokens
 
 _WORDS = {
@@ -42,7 +42,7 @@ class Vigils:
         self._fds: tuple[int, ...] = ()
         self._vigil: Vigil | None = None
         self._guard: Vigil | None = None
-        self._beat = self._counters = 0
+        self._beat = self._counters = self._first_aside = 0
         self._words: tuple[Sight, ...] = ()
         self._page, self._request = page, Request()
         if page is not None:
@@ -70,7 +70,8 @@ class Vigils:
             return
         self._fds, self._eighths = fds, tuple(eighths for _, asked in files for _, _, eighths in asked)
         texts = [Sight(kind=TEXT, fd=file.fd, numbers=tuple((key, scale) for key, scale, _ in asked)) for file, asked in files]
-        sights = [*texts, *self._words, *(sight for sight, _, _ in self._asides)]
+        sights = [*texts, *self._words, *(sight for sight, _, _, _ in self._asides)]
+        self._first_aside = len(sights) - len(self._asides)
         self._counters = len(self._eighths)
         kept = self._counters + (2 if self._words else 0)
         request = self._request if self._page is not None else None
@@ -78,7 +79,7 @@ class Vigils:
         of_job = [text.replace(every=_NEVER) for text in texts[-2:]]  # read when the wait ends, for the request alone
         self._guard = Vigil(self._loop, of_job, epoll=self._epoll, kept=0, beat=self._beat, request=request)
         at = kept
-        for sight, low, high in self._asides:
+        for sight, low, high, _whole in self._asides:
             for place in range(at, at + len(sight.numbers)):
                 self._vigil.band(place, low, high)
             at += len(sight.numbers)
@@ -106,6 +107,12 @@ class Vigils:
         end = 2 + self._counters
         spoken = len(self._words) > 0
         return why, [(row[0], row[1], row[2:end], row[end] if spoken else 0, row[end + 1] if spoken else 0) for row in rows]
+
+    @property
+    def needs_look(self) -> bool:
+        """Whether the last vigil ended for what no glance reads."""
+        at = -1 if self._vigil is None else self._vigil.moved - self._first_aside
+        return at >= 0 and self._asides[at][3]
 
     def wait(self, now: int, nanoseconds: int) -> bool:
         """Wait at most so long, ready to make the request; whether something has come."""
@@ -144,10 +151,13 @@ class Vigils:
 
 
 def asides(loop: "Any", where: "dict[str, tuple[int, str]]", bands: "dict[str, tuple[int, int]]", *, poll_ns: int) -> "list[Aside]":
-    """What is asked seldom: pressure by its open file, file systems by their paths, each with its band."""
+    """What is asked seldom: pressure and sensors by their open files, file systems by their paths, each with its band (by its name, or by what stands before a colon in it)."""
     every = max(1, SELDOM_NS // poll_ns)
     found = []
     for name, (fd, path) in where.items():
-        sight = Sight(kind=TEXT, fd=fd, numbers=((b"full avg10=", 1),), every=every) if fd >= 0 else vigil.disk(loop, path, every=every)
-        found.append((sight, *bands[name]))
+        kind = name.partition(":")[0]
+        if kind in bands:
+            key = b"full avg10=" if kind == "psi_full" else b""
+            sight = Sight(kind=TEXT, fd=fd, numbers=((key, 1),), every=every) if fd >= 0 else vigil.disk(loop, path, every=every)
+            found.append((sight, *bands[kind], True))
     return found

@@ -16,6 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from brim.facts.device import Device
+    from brim.policy.states import Track
+
 LONGEST_NS = 10_000_000_000
 # Where somebody looks at the seldom-asked things meanwhile (`asides`), a whole look need not come for their sake; at most so many polls are then followed at once.
 WATCHED_NS, WATCHED_POLLS = 240_000_000_000, 240
@@ -68,16 +71,31 @@ def _at_rest(limits: Limits, state: State, look: Look) -> bool:
     if (known(look.reading.host.psi_full_avg10) or 0.0) >= CALM_PRESSURE:
         return False
     return all(
-        track.level == RUN and not track.lost and not (track.worse_count or track.better_count or track.back_count) and track.kind not in (HEAT, POWER)
+        track.level == RUN and not track.lost and not (track.worse_count or track.better_count or track.back_count) and _is_cool(limits, look, track)
         for track in state.tracks
         if track.kind != PRESSURE or track.value is not None
     )
 
 
-def asides(limits: Limits) -> "dict[str, tuple[int, int]]":
-    """How far what is asked seldom may go while nothing is near: pressure (all tasks waited, % of ten seconds), the disk that checkpoints go to, and /dev/shm (bytes)."""
-    top = (1 << 63) - 1
-    return {"psi_full": (0, int(CALM_PRESSURE) - 1), "disk": (limits.disk_floor_bytes, top), "shm": (signals.SHM_FLOOR, top)}
+def _is_cool(limits: Limits, look: Look, track: "Track") -> bool:
+    """Say whether a signal is none of heat or power, or is the processor's temperature and far from its ceiling."""
+    if track.kind not in (HEAT, POWER):
+        return True
+    tops = [signals.cool_below(limits, device) for device in look.reading.devices if device.id == "cpu" and track.name == "temperature:cpu"]
+    return any(top is not None and track.value is not None and track.value < top for top in tops)
+
+
+def asides(limits: Limits, devices: "Iterable[Device]") -> "dict[str, tuple[int, int]]":
+    """How far what is asked seldom may go while nothing is near: pressure (all tasks waited, % of ten seconds), the disk that checkpoints go to, and /dev/shm (bytes), and the
+    processor's sensors (m°C).
+    """
+    most = (1 << 63) - 1
+    found = {"psi_full": (0, int(CALM_PRESSURE) - 1), "disk": (limits.disk_floor_bytes, most), "shm": (signals.SHM_FLOOR, most)}
+    for device in devices:
+        top = signals.cool_below(limits, device) if device.id == "cpu" else None
+        if top is not None:
+            found["heat"] = 1, int(top * 1000) - 1
+    return found
 
 
 def free_bytes(limits: Limits, available: int, held: int) -> int:

@@ -114,6 +114,12 @@ def _ceiling(limits: Limits, device: "Device") -> "tuple[float, str] | None":
     return None
 
 
+def cool_below(limits: Limits, device: "Device") -> "float | None":
+    """Give the temperature (°C) below which a device is at rest: short of the throttle point by the hysteresis; None where it has no ceiling."""
+    ceiling = _ceiling(limits, device)
+    return None if ceiling is None else ceiling[0] - limits.throttle_temp_margin_c - HYSTERESIS_C
+
+
 def heat(limits: Limits, device: "Device", temperature: object, label: str) -> "Signal | None":
     """Judge one temperature; None where the device has none and nobody asked for it."""
     ceiling, value, name = _ceiling(limits, device), known(temperature), f"{label}:{device.id}"

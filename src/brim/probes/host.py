@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # v1 writes "no limit" as LONG_MAX rounded down to a page, older kernels 2^63−1 or 2^64−1, v2 `max`: any limit at or above physical RAM is none.
 NO_LIMIT = 1 << 60
 UNLIMITED = Missing(reason="not_supported", detail="no memory cgroup limits this process")
-REFRESH = 64  # looks between two readings of which group we are in
 
 
 class _Group:
@@ -87,15 +86,16 @@ class HostProbe:
         self._vmstat = Kept(self._root, "/proc/vmstat", size=1 << 16)
         self._heat = Heat(self._root)
         self._groups: list[_Group] | None = None
-        self._looks = 0
         self._slow: dict[str, Any] = {}
 
-    def read(self, *, slow: bool = True) -> Host:
-        """The host now. `slow=False` gives disk, temperatures, limits and event counters as they were at the last slow look (for polls in between)."""
+    def read(self, *, slow: bool = True, anew: bool = False) -> Host:
+        """The host now. `slow=False` gives disk, temperatures, limits and event counters as they were at the last slow look (for polls in between); with `anew` it is also
+        looked which group we are in.
+        """
         slow = slow or not self._slow
         info = self._memory()
         total, available = info["total_bytes"], info["available_bytes"]
-        cells: dict[str, Any] = {**info, **self._cgroup(total, available, slow=slow)}
+        cells: dict[str, Any] = {**info, **self._cgroup(total, available, slow=slow, anew=anew)}
         cells["psi_some_avg10"], cells["psi_full_avg10"] = pressure(self._psi)
         if slow:
             self._slow = self._seldom()
@@ -108,14 +108,15 @@ class HostProbe:
         found: list[File] = [(self._meminfo, ((b"MemAvailable:", 1024, 8),))]
         for group, _limit in self._limiting():
             cache, shared = group.names
-            found += [(group.usage, ((b"", 1, 4),)), (group.stat, ((cache + b" ", 1, 2), (shared + b" ", 1, 2)))]
+            found += [(group.usage, ((b"", 1, 4),)), (group.stat, ((cache + b" ", 1, 2), (shared + b" ", 1, 2))), (group.limit, ((b"", 1, 0),))]
         return found
 
     def available(self, numbers: "tuple[int, ...]") -> "int | None":
         """What the host has available (bytes), by the numbers of `files`, as `read` would say it: MemAvailable, and no more than the room under any limit; None where it has none."""
         available, at = numbers[0], 1
-        for _group, limit in self._limiting():
-            available, at = min(available, max(0, limit - _pinned(*numbers[at : at + 3]))), at + 3
+        for _group, before in self._limiting():
+            usage, cache, shared, limit = numbers[at : at + 4]
+            available, at = min(available, max(0, (limit or before) - _pinned(usage, cache, shared))), at + 4
         return available if numbers[0] else None
 
     def _limiting(self) -> "list[tuple[_Group, int]]":
@@ -130,6 +131,8 @@ class HostProbe:
             found["disk"] = -1, self._disk or os.getcwd()
         if os.path.isdir(shm := f"{self._root}/dev/shm"):  # noqa: S108 - asked, not written
             found["shm"] = -1, shm
+        for number, fd in enumerate(self._heat.fds()):
+            found[f"heat:{number}"] = fd, ""
         return found
 
     def _seldom(self) -> "dict[str, Any]":
@@ -165,10 +168,9 @@ class HostProbe:
                 found[ours] = value * 1024
         return found
 
-    def _cgroup(self, total: "int | Missing", available: "int | Missing", *, slow: bool) -> "dict[str, Any]":
+    def _cgroup(self, total: "int | Missing", available: "int | Missing", *, slow: bool, anew: bool) -> "dict[str, Any]":
         """The lowest limit over our group and its ancestors, the smallest room under any of them, and our own group's pressure."""
-        self._looks += 1
-        if self._groups is None or self._looks % REFRESH == 0:
+        if self._groups is None or anew:
             for group in self._groups or ():
                 group.close()
             self._groups = list(self._find())

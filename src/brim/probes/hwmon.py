@@ -33,6 +33,10 @@ class Heat:
             "nvme_temperature_c": _hottest(self._nvme, "no NVMe temperature sensor is in /sys/class/hwmon"),
         }
 
+    def fds(self) -> list[int]:
+        """The open files of the CPU's sensors, in m°C."""
+        return [file.fd for file in self._cpu or () if file.fd >= 0]
+
     def _find(self) -> None:
         self._cpu = []
         base = "/sys/class/hwmon"
