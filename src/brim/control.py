@@ -116,7 +116,7 @@ class Page:
     def direct(self, code: int, deadline_ns: int = 0, *, slow_permille: int = 0) -> int:
         """Give a directive; returns its number. The deadline is written first: whoever sees the new directive may at worst read an older deadline."""
         words = self.words
-        number = (words[W_DIRECTIVE] >> 8) + 1
+        number = (words[W_DIRECTIVE] >> 8) + 1 & U64 >> 8  # whatever a stray writer has left there
         words[W_DEADLINE] = deadline_ns
         words[W_SLOW_PERMILLE] = slow_permille
         words[W_DIRECTIVE] = number << 8 | code

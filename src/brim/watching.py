@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import time
 
 from brim import control
 from brim.errors import BrokenJournal, Unreadable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LAST = 8
+BEATS_NS = 2_000_000_000
 _TOLD = ("level", "intent", "outcome", "checkpoint", "fault", "child_end", "end")
 
 
@@ -61,9 +63,12 @@ def ask_for_news(seen: Seen) -> bool:
         page = control.Page(seen.control)
     except (OSError, ValueError):  # put away, or somebody else's
         return False
-    page.words[control.W_WATCHED] = (page.words[control.W_WATCHED] + 1) & control.U64
+    # One that was killed or stands still beats no more; its first beat comes with the first look.
+    lives = time.monotonic_ns() - page.words[control.W_GOVERNOR_BEAT] < 3 * int(seen.limits.get("poll_ns", 10**9)) + BEATS_NS
+    if lives:
+        page.words[control.W_WATCHED] = (page.words[control.W_WATCHED] + 1) & control.U64
     page.close()
-    return True
+    return lives
 
 
 def look(folder: str) -> Seen:

@@ -155,3 +155,13 @@ def test_a_job_without_a_group_is_watched_by_its_processes(tmp_path) -> None:
     assert len(probe.files()) == 1
     (tmp_path / "proc/7/status").write_text("")
     assert numbers(probe.files()) == (0, 0)
+
+
+def test_where_few_files_may_be_open_none_is_kept_for_each_process(tmp_path, monkeypatch) -> None:
+    """What a look or a stop must open comes first: with `ulimit -n 40` a job of sixteen processes is looked at by whole looks alone."""
+    process(tmp_path, 7, 1, status="RssAnon:\t5 kB\n")
+    for allowed, count in ((40, 0), (1024, 1), (-1, 1)):
+        monkeypatch.setattr(os, "sysconf", lambda name, allowed=allowed: {"SC_OPEN_MAX": allowed}[name])
+        probe = ProcessProbe(str(tmp_path))
+        probe.usage(Identity(pid=7, birth=100))
+        assert len(probe.files()) == count

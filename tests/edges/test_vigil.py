@@ -6,6 +6,7 @@ import itertools
 import json
 import mmap
 import os
+import pathlib
 import select
 import shutil
 import signal
@@ -19,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brim import control
+from brim import control, watching
 from brim.facts.settings import SECOND, Limits
 from brim.governor.vigils import Vigils, asides
 from brim.policy import quiet
@@ -322,6 +323,25 @@ def test_a_library_of_another_layout_is_not_used(tmp_path) -> None:
     assert vigil.library(str(tmp_path / "old.so")) is None
 
 
+def test_a_library_that_was_cut_short_is_not_loaded(loop, tmp_path) -> None:
+    """The dynamic linker maps what is not there, and whoever touches it is killed by SIGBUS: wherever the file ends, the interpreter looks alone."""
+    whole = pathlib.Path(loop._name).read_bytes()
+    for size in (0, 4, 40, 64, 1000, len(whole) // 2, len(whole) - 1):
+        (tmp_path / f"{size}.so").write_bytes(whole[:size])
+        assert vigil.library(str(tmp_path / f"{size}.so")) is None
+    os.mkfifo(tmp_path / "fifo.so")
+    assert vigil.library(str(tmp_path / "fifo.so")) is None
+
+
+def test_a_library_that_lacks_a_function_is_not_used(loop, tmp_path) -> None:
+    """Built from an older source of the same layout: what is asked for later must be there now."""
+    sizes = ", ".join(map(str, (ctypes.c_int32 * 5).in_dll(loop, "brim_vigil_layout")))
+    source = tmp_path / "older.c"
+    source.write_text(f"#include <stdint.h>\nconst int32_t brim_vigil_layout[] = {{{sizes}}};\nint brim_vigil_keep(void *v) {{ return v != 0; }}\n")
+    subprocess.run([shutil.which("cc") or shutil.which("gcc"), "-shared", "-fPIC", "-o", str(tmp_path / "older.so"), str(source)], check=True)
+    assert vigil.library(str(tmp_path / "older.so")) is None
+
+
 def governed(tmp_path, source, *, poll="200ms", grouped=True):
     """A job under brim with a poll of 200 ms, with a group of its own or where none can be made: its samples and the other lines, each (ns, kind, body)."""
     words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--poll", poll, "--", sys.executable, "-c", source]
@@ -399,6 +419,40 @@ def test_whoever_looks_is_served_at_the_next_poll(tmp_path) -> None:
         run.wait(timeout=20)
     assert time.time_ns() - json.loads(told)["sample_wall_ns"] < 3 * SECOND
     assert newest()[1] >= kept[1] + 4
+
+
+@pytest.mark.system
+@pytest.mark.skipif(vigil.library() is None, reason="the loop is not built in this tree")
+def test_what_was_seen_before_a_rest_stands_before_it(tmp_path) -> None:
+    """Ctrl-Z in a quiet run: the polls until then are written first, so that the journal's stamps go on."""
+    words = [sys.executable, "-m", "brim", "run", "--run-dir", str(tmp_path / "run"), "--", "sleep", "60"]
+    environ = {**os.environ, "PYTHONPATH": SRC}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+        time.sleep(5)
+        run.send_signal(signal.SIGTSTP)
+        time.sleep(1)
+        run.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=20)
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / "journal.db")) as journal:
+        lines = [(at, kind) for at, kind in journal.execute("SELECT at_ns, kind FROM lines ORDER BY seq")]
+    assert [kind for _, kind in lines].count("intent") >= 2
+    assert lines[next(place for place, line in enumerate(lines) if line[1] == "intent") - 1][1] == "sample"
+    assert [at for at, _ in lines] == sorted(at for at, _ in lines)
+
+
+@pytest.mark.parametrize(("age", "served"), [(0, True), (4 * SECOND, True), (6 * SECOND, False)])
+def test_only_a_governor_that_beats_is_asked_for_news(tmp_path, age, served) -> None:
+    """One that was killed, or stands still, cannot write: whoever looks does not wait for it."""
+    page = control.Page.create(str(tmp_path / "page"), stale_after_ns=SECOND)
+    page.beat(time.monotonic_ns() - age)
+    seen = watching.Seen(
+        run="r", sample=None, sample_wall_ns=0, began_wall_ns=0, command=(), limits={"poll_ns": SECOND}, last=(), ended=False, control=page.path
+    )
+    assert watching.ask_for_news(seen) is served
+    assert page.words[control.W_WATCHED] == served
+    page.close()
 
 
 class Ready:

@@ -72,6 +72,13 @@ def test_a_damaged_record_is_not_believed(page):
     assert page.last_checkpoint() is None
 
 
+def test_a_directive_is_given_whatever_stood_there(page):
+    """A stray writer cannot keep the governor from asking: the number goes round."""
+    page.words[control.W_DIRECTIVE] = control.U64
+    assert page.direct(control.STOP) == 0
+    assert page.words[control.W_DIRECTIVE] == control.STOP
+
+
 def test_directive_and_number_are_one_word(page):
     """A reader that races with the writer sees a directive with its own number, never the number of another."""
     reader = job(

@@ -276,6 +276,7 @@ LOOPS = [
     ([(WOKEN, 3)], [(("child",), 20 * GIB, GIB)], False, False, ("child",), 0),
     ([(FULL, 120), (WOKEN, 1)], [(("child",), 20 * GIB, GIB)], False, False, ("child",), 120),
     ([(MOVED, 2), (WOKEN, 1)], [(("signal",), 20 * GIB, GIB)], False, False, ("signal",), 0),  # still in the band: it goes on
+    ([(WOKEN, 2)], [((), 20 * GIB, GIB)], True, False, (), 0),  # by a signal that nobody has asked for (SIGCONT)
     ([(MOVED, 2)], [], True, False, (), 0),  # also where a glance would find that all is well
     ([(MOVED, 2)], [], False, True, (), 0),
 ]

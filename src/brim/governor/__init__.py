@@ -106,6 +106,8 @@ class Governor:
         self._rest = False
         if state.halt is not None:
             return
+        if self._glances is not None:
+            self._glances.write_on()  # what was seen before
         self._record("intent", {"kind": "rest", "reason": "brim was asked to stand still (SIGTSTP)"})
         began = self._clock.now_ns()
         outcome = self._hands.rest()
@@ -122,9 +124,9 @@ class Governor:
         before = began = self._clock.now_ns()
         state = policy.begin(began)
         while True:
+            state, before = self._own_up(state, before)
             if self._rest:
                 self._rest_a_while(state)
-            state, before = self._own_up(state, before)
             status, now = self._job.poll(), self._clock.now_ns()
             if self._page is not None:
                 self._page.beat(now)

@@ -85,7 +85,7 @@ class Glances:
                 step, tokens = (0, 0) if page is None else (page.words[control.W_STEP], page.words[control.W_TOKENS])
                 self._keep(now, self._clock.wall_ns(), sizes, step, tokens)
             if self._is_due(now):
-                self._write_on()
+                self.write_on()
 
     def _wait(self, files: "Sequence[File]", numbers: "tuple[int, ...] | None", band: "Quiet", seen: "Seen") -> tuple[str, ...] | None:
         """Wait for the next poll, or with the built loop for as many as all is well at: the names of what came. None where a glance would not do."""
@@ -94,11 +94,12 @@ class Glances:
             return self._wakes.wait(self._limits.poll_ns)
         vigils.lay_out(files)
         while (why := self._keep_vigil(vigils, numbers, band, seen.said)) == FULL:  # all was well; it is only to be written down
-            self._write_on()
-        # Who is of the job must be asked anew; there is a request to own up to; what moved is nothing that a glance reads.
-        if why == MOVED and (self._eyes.lists or vigils.has_asked or vigils.needs_look):
-            return None
-        return self._wakes.wait(0) if why == WOKEN else ()
+            self.write_on()
+        wakes = self._wakes.wait(0) if why == WOKEN else ()
+        # There is a request to own up to; who is of the job must be asked anew; what moved is nothing that a glance reads.
+        if vigils.has_asked or (why == MOVED and (self._eyes.lists or vigils.needs_look)):
+            return wakes or None
+        return wakes
 
     def _keep_vigil(self, vigils: "Vigils", numbers: "tuple[int, ...]", band: "Quiet", said: bytes) -> int:
         """Let the built loop look while these numbers stay so near that free memory cannot leave the band; why it came back."""
@@ -125,7 +126,7 @@ class Glances:
             return True
         return waits > 0 and (waits >= self._company or now - self._kept[self._written][0] >= self._patience or self._limits.poll_ns > SELDOM_NS)
 
-    def _write_on(self) -> None:
+    def write_on(self) -> None:
         """Write down what waits, and let the forecast follow it: little is left for the moment when something happens."""
         self._write()
         self._follow()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_ASKED = 64  # processes of a group whose mapped files are added up at one look
 MOST_KEPT = 64  # processes whose stat file stays open
 MOST_WATCHED = 16  # processes without a group that are watched one by one between two looks
+FEW_FILES = 128  # where we may open no more than these, none is: what a look or a stop opens comes first
 FIRST_LOOKS, EVERY = 16, 5  # mapped files of a group are added up at each of the first looks (a load), then at every fifth: they decide nothing
 
 
@@ -101,6 +102,7 @@ class ProcessProbe:
         self._group: _GroupFiles | None = None
         self._looks = self._touched = 0
         self._statuses: dict[int, Kept] = {}  # without a group: of each process that was of the job at the last look
+        self._most = 0 if 0 <= os.sysconf("SC_OPEN_MAX") < FEW_FILES else MOST_WATCHED
 
     def identity(self, pid: int) -> Identity | None:
         """Say who has this pid now; None for nobody, and for a zombie, which holds nothing and cannot be signalled to any effect."""
@@ -265,9 +267,7 @@ class ProcessProbe:
         """The files that tell what the job holds: two of its own cgroup, else one of each process that was of it at the last look; none before that, or where they are many."""
         if self._group is None:
             return (
-                [(file, ((b"RssAnon:\t", 1024, 1), (b"RssShmem:\t", 1024, 1))) for file in self._statuses.values()]
-                if len(self._statuses) <= MOST_WATCHED
-                else []
+                [(file, ((b"RssAnon:\t", 1024, 1), (b"RssShmem:\t", 1024, 1))) for file in self._statuses.values()] if len(self._statuses) <= self._most else []
             )
         return [(self._group.used, ((b"", 1, 4),)), (self._group.stat, tuple((name + b" ", 1, 1) for name in self._group.names))]
 

@@ -7,6 +7,7 @@ Guarantees: the files are those that the interpreter would read, through the sam
 
 import ctypes
 import os
+import sys
 
 from brim.values import Record
 
@@ -74,10 +75,14 @@ class Request(ctypes.Structure):
 
 
 def library(path: str = LIBRARY) -> "Any":
-    """The loop, or None where it was not built here (no C compiler when brim was installed) or cannot be loaded."""
+    """The loop, or None where it was not built here (no C compiler when brim was installed), is cut short, of another version, or cannot be loaded."""
     try:
+        if not _is_whole(path):
+            return None
         found = ctypes.CDLL(path)
         layout = tuple((ctypes.c_int32 * 5).in_dll(found, "brim_vigil_layout"))
+        for name in ("keep", "disk", "child", "rows", "code"):
+            getattr(found, f"brim_vigil_{name}")
         found.brim_vigil_keep.argtypes = (ctypes.c_void_p,)
     except (OSError, AttributeError, ValueError):
         return None
@@ -92,6 +97,18 @@ def guard(loop: "Any", place: int, size: int) -> bool:
 def is_lost(loop: "Any") -> bool:
     """Whether that has happened to the guarded pages."""
     return bool(loop.brim_vigil_lost())
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a file reaches to the end of its section headers, which stand last (ELF64): the dynamic linker maps one that was cut short, and whoever touches what is missing is killed."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        head, size = file.read(64), os.fstat(file.fileno()).st_size
+    if head[:5] != b"\x7fELF\x02":
+        return True
+    start, each, count = (int.from_bytes(head[at : at + width], sys.byteorder) for at, width in ((40, 8), (58, 2), (60, 2)))
+    return len(head) == 64 and start + each * count <= size
 
 
 def address_of(buffer: "Any") -> int:
