@@ -61,7 +61,7 @@ bench: setup ## ratios against named baselines, one run each
 evidence-governor: setup $(ORACLE)/.ready ## the governor's tables in docs/evidence (root, cgroup v1 and Debian for the survival table; torch for the same-weights table)
 	$(BIN)/python tests/evidence/rehearsals.py
 	$(BIN)/python tests/evidence/chaos.py --runs 500
-	$(BIN)/python benchmarks/governor_cost.py --seconds 60 --trials 20 --write docs/evidence/governor-cost.md
+	$(BIN)/python benchmarks/governor_cost.py --seconds 130 --trials 20 --write docs/evidence/governor-cost.md
 	$(BIN)/python benchmarks/survival.py --trials 20 --write docs/evidence/governor-survival.md
 	$(BIN)/python tests/evidence/resume.py --python $(ORACLE)/bin/python --trials 5
 
