@@ -7,7 +7,7 @@ without a reading; a stop never goes back; the same inputs give the same answer.
 
 from brim.facts.look import UNSURE, Look
 from brim.facts.settings import Limits
-from brim.policy import forecast, halt, ladder, levels, losses, signals
+from brim.policy import forecast, halt, ladder, levels, losses, signals, spill
 from brim.policy.forecast import FASTEST_NS
 from brim.policy.states import (
     BLOCK,
@@ -102,12 +102,16 @@ def _observe(limits: Limits, state: State, look: Look, now: int) -> "tuple[State
             if limits.governs(device.id):
                 found += _of_device(limits, state, look, device, tracks, trends, now)
         found += [signals.absent(name) for name in absent if f"memory:{name}" not in tracks]
+        steps = spill.follow(limits, state, look, now)
+        state = state if steps is state.steps else state.replace(steps=steps)
+        slowed = spill.judge(limits, steps, look)
+        found += [slowed] if slowed is not None else []
         own = signals.host(limits, look, now)  # /dev/shm that was full before this run is not its doing, and may not be there at all
         found += [signal for signal in own if signal.name != "shm:host" or signal.name in tracks or signal.level == RUN]
     names = {signal.name for signal in found}
     why = "no reading for too long" if signals.too_old(limits, look, now) else "it is in no reading any more"
     for track in known:
-        if track.name not in names and track.name != "heartbeat:job":
+        if track.name not in names and track.name not in ("heartbeat:job", "spill:job"):
             found.append(Signal(name=track.name, kind=track.kind, device="", level=UNKNOWN, relaxed=UNKNOWN, why=why))
     reasons: list[str] = []
     for signal in found:

@@ -93,6 +93,23 @@ class Trend(Record):
     to_zero_ns: int = -1
 
 
+class Steps(Record):
+    """The course of the job's steps: since when and from which step on they are counted, what may not change meanwhile, how long one took before a card was nearly full (ns), over
+    how many spans that was seen, how long one took last, and over how many spans in a row that was much longer.
+    """
+
+    at_ns: int = -1
+    step: int = 0
+    marks: "tuple[str | int, ...]" = ()
+    usual_ns: int = 0
+    before: int = 0
+    each_ns: int = 0
+    slow: int = 0
+
+
+NO_STEPS = Steps()
+
+
 class Ask(Record):
     """A checkpoint that was asked for and not yet answered."""
 
@@ -150,6 +167,7 @@ class State(Record):
     unknown_done: bool = False
     evaluations: int = 0
     signalled_ns: int = -1
+    steps: Steps = NO_STEPS
 
 
 class Decision(Record):
