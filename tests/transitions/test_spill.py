@@ -1,4 +1,4 @@
-"""Case 13: a driver that serves a full card from the host's memory ends no job; the steps that become long tell it."""
+"""A driver that serves a full card from the host's memory ends no job; the steps that become long tell it."""
 
 import pytest
 
@@ -26,7 +26,7 @@ class Stepping(Drive):
 
 
 def test_steps_that_become_long_on_a_full_card_are_throttle() -> None:
-    """Ten steps a second before, three since the card is nearly full: told with how much longer and which card, and a checkpoint is asked for."""
+    """Case 13: Ten steps a second before, three since the card is nearly full: told with how much longer and which card, and a checkpoint is asked for."""
     drive = Stepping(PLAIN).go(12, 10, free=20 * GIB)
     assert drive.spill().level == RUN
     drive.go(12, 3, free=NEARLY)
