@@ -165,7 +165,7 @@ def test_a_line_that_may_wait_comes_with_the_next_one(tmp_path) -> None:
 
 
 def test_a_batch_that_the_disk_refuses_leaves_the_chain_as_it_was(tmp_path) -> None:
-    """All lines of a transaction or none: the next line follows from the last one that is there."""
+    """All lines of a transaction or none: the next line follows from the last one that is there. What nobody waited for (two minutes of polls, a level) comes with it."""
     where = str(tmp_path / "journal.db")
     journal = store.Journal(where, FakeClock())
     journal.append("begin", {"schema": "brim.journal/1", "brim": "0", "command": ["x"], "cwd": "/", "limits": {}})
@@ -177,5 +177,29 @@ def test_a_batch_that_the_disk_refuses_leaves_the_chain_as_it_was(tmp_path) -> N
     lock.close()
     assert journal.append("level", {"level": "run", "reason": "r"})
     assert journal.close()
-    assert [line.kind for line in store.read(where)] == ["begin", "level"]
-    assert store.verify(where, None, finished=False)[0] == 2
+    assert [line.kind for line in store.read(where)] == ["begin", "sample", "level"]
+    assert store.verify(where, None, finished=False)[0] == 3
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_a_full_disk_refused_is_written_when_there_is_room(tmp_path, comes_back) -> None:
+    """In order, at the next line or at the end; where there is room for an act alone, the act has it."""
+    where = str(tmp_path / "journal.db")
+    journal = store.Journal(where, FakeClock())
+    journal.append("begin", {"schema": "brim.journal/1", "brim": "0", "command": ["x"], "cwd": "/", "limits": {}})
+    disk = sqlite3.connect(where, isolation_level=None)
+    disk.execute("CREATE TRIGGER full BEFORE INSERT ON lines WHEN NEW.kind = 'sample' BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    for held in range(7):
+        journal.append("sample", {"held_bytes": held, "free_bytes": 9, "level": "run"}, durable=False)
+    if comes_back:
+        while journal._queue.qsize():  # the disk has refused them by now
+            time.sleep(0.01)
+        disk.execute("DROP TRIGGER full")
+    else:
+        assert journal.append("intent", {"kind": "stop", "reason": "r"})
+    assert journal.close()
+    disk.execute("DROP TRIGGER IF EXISTS full")
+    disk.close()
+    kinds = [line.kind for line in store.read(where)]
+    assert kinds == (["begin", *["sample"] * 7] if comes_back else ["begin", "intent"])
+    assert store.verify(where, None, finished=False)[0] == len(kinds)

@@ -655,5 +655,7 @@ def test_a_job_that_cuts_its_page_does_not_take_its_guard_along(tmp_path, monkey
     with contextlib.closing(sqlite3.connect("run/journal.db")) as journal:
         told = [body for (body,) in journal.execute("SELECT body FROM lines WHERE kind = 'level'") if "cut its control page" in body]
         ended = json.loads(journal.execute("SELECT body FROM lines WHERE kind = 'child_end'").fetchone()[0])
+        stamps = [at for (at,) in journal.execute("SELECT at_ns FROM lines ORDER BY seq")]
     assert len(told) == 1
+    assert stamps == sorted(stamps)
     assert ended["exit_code"] == 7

@@ -163,6 +163,8 @@ class Governor:
     def _tell_lost_page(self, state: "State", seen: "Seen", now: int) -> None:
         """The job has cut its control page short: from here on it says nothing, and is told things by signals alone."""
         self._page_lost = True
+        if self._glances is not None:
+            self._glances.write_on()  # what was seen before
         why = "the job has cut its control page short: it can only be signalled from now on"
         self._journal.append("level", {"level": state.level, "reason": why}, durable=False, stamp=(now, self._clock.wall_ns()))
         self._hands.do(Intent(action=NOTIFY, why=why, level=state.level), seen.look)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x6272696D  # "brim"
 COMPANY, COMPANY_NS = 5, 4_000_000_000
+MOST_OWED = 1000  # lines that are kept for a disk that is full
 _COLUMNS = "seq, at_ns, wall_ns, kind, body, hash"
 
 
@@ -144,22 +145,25 @@ class Journal:
         self._ready.set()
         self._connection = connection
         durable: bool | None = None
+        owed: list[_Pending] = []  # what a full disk refused and nobody waits for: it comes before the next lines
         while (lines := self._queue.get()) is not None:
-            refused: Exception | None = None
-            try:
-                full = lines[-1].durable and lines[-1].synced
-                if full is not durable:  # asked for only where it changes
+            full = lines[-1].durable and lines[-1].synced
+            if full is not durable:  # asked for only where it changes
+                with contextlib.suppress(sqlite3.Error):
                     connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
                     durable = full
-                self._insert_all(lines)
-            except Exception as error:  # noqa: BLE001 — whatever it is, the one who waits for this line must be told, and the next line must be taken
-                refused = error
+            refused = self._try([*owed, *lines])
+            if refused is not None and owed and lines[-1].durable and (refused := self._try(lines)) is None:
+                owed = []  # there was room for that one alone; stamps do not run backwards
             for line in lines:
                 line.settle(refused)
+            owed = [] if refused is None else [*owed, *(line for line in lines if not line.durable)][-MOST_OWED:]
             if not lines[-1].synced:
                 self._flush()
             if self._unpacked >= 2 * packing.BLOCK_SAMPLES:
                 self._pack(lines[-1].at_ns, lines[-1].wall_ns)
+        if owed:
+            self._try(owed)
         with contextlib.suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
@@ -168,6 +172,14 @@ class Journal:
         """What was committed without waiting for the disk goes there now (SQLite's own name for the write-ahead log is the journal's with `-wal`)."""
         with contextlib.suppress(OSError), open(self.path + "-wal", "rb") as file:
             os.fsync(file.fileno())
+
+    def _try(self, lines: "list[_Pending]") -> "Exception | None":
+        """Insert them; what refused them, where it is: whoever waits for one must be told, and the next line must be taken."""
+        try:
+            self._insert_all(lines)
+        except Exception as error:  # noqa: BLE001 — whatever it is
+            return error
+        return None
 
     def _insert_all(self, lines: "list[_Pending]") -> None:
         """All of them or none: the chain stands where it stood when the disk refuses."""

@@ -81,7 +81,7 @@ def library(path: str = LIBRARY) -> "Any":
             return None
         found = ctypes.CDLL(path)
         layout = tuple((ctypes.c_int32 * 5).in_dll(found, "brim_vigil_layout"))
-        for name in ("keep", "disk", "child", "rows", "code"):
+        for name in ("keep", "disk", "child", "rows", "code", "guard", "lost"):
             getattr(found, f"brim_vigil_{name}")
         found.brim_vigil_keep.argtypes = (ctypes.c_void_p,)
     except (OSError, AttributeError, ValueError):
