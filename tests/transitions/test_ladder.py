@@ -342,6 +342,7 @@ def test_a_stop_has_the_whole_gap_below_the_floor(rate_mib, listens) -> None:
         killed = drive.now if "killing" in stages else None
     assert (killed - told) / SECOND >= 1024 / rate_mib
     assert (killed - told) / SECOND <= (1024 + 128) / rate_mib
+    assert "begins now" not in next(track.why for track in drive.state.tracks if track.name == "forecast:cpu")  # the floor is behind it
 
 
 @pytest.mark.parametrize("short_mib", [129, 200, 256])

@@ -133,7 +133,8 @@ def judge(limits: Limits, state: State, trend: Trend, free: int) -> Signal:
         why = f"{trend.device} fills at {format_bytes(rate)}/s, floor in {format_ns(max(left, 0))}, horizon {format_ns(horizon_ns(limits, state))}"
     level = THROTTLE if near else RUN
     if near and is_there(limits, room, max(rate, _recent(trend.samples))):
-        level, why = BLOCK, f"{why}: the stop begins now, so that it has the whole of what is left below the floor"
+        level, early = BLOCK, ": the stop begins now, so that it has the whole of what is left below the floor"
+        why += early if room > 0 else ""
     return Signal(
         name=f"forecast:{trend.device}", kind=FORECAST, device=trend.device, level=level, relaxed=level, why=why, value=free, confirm=limits.confirmations
     )
