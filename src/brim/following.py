@@ -225,8 +225,7 @@ class Alarm:
         """Asked last at each poll: ring then, unless it is asked again before."""
         if after_ns not in self._sights:
             span = _span(after_ns)
-            entry = ctypes.cast(self._set, ctypes.c_void_p).value or 0
-            self._sights[after_ns] = Sight(kind=CALL, call=entry, arguments=(self.fd, 0, ctypes.addressof(span), 0), keeps=span)
+            self._sights[after_ns] = Sight(kind=CALL, call=vigil.place(self._set), arguments=(self.fd, 0, ctypes.addressof(span), 0), keeps=span)
         return self._sights[after_ns]
 
     def close(self) -> None:

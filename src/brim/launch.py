@@ -196,6 +196,7 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         glances=_may_glance(limits, extras),
         vigils=vigils,
     )
+    watching = (child, wakes[0], *(() if vigils is None else (vigils,)))
     usual = come_first()
     try:
         ending = _under_signals(governor, hands, child, wakes[0], early)
@@ -204,8 +205,8 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
         to_stderr(f"the governor itself failed; the job is asked to end: {said}; {hands.finish()}")
         book.journal.close()  # the last looks before the fault are the ones that tell of it
         child.wait(1_000_000_000)
-        child.close()
-        wakes[0].close()
+        for part in watching:
+            part.close()
         raise
     finally:
         step_back(usual)
@@ -214,11 +215,8 @@ def _govern(book: Book, limits: "Limits", probe: "Probe", extras: Extras, seat: 
     if keeper is not None:
         keeper.close()
     left = group.remove()
-    child.close()
-    notifier.close()
-    wakes[0].close()
-    if vigils is not None:
-        vigils.close()
+    for part in (*watching, notifier):
+        part.close()
     if page is not None:
         pages.put_away(page)
     put_down()

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def _news(folder: str) -> Seen:
-    """The newest look: where the last sample is older than two polls the governor is asked for those since, and given two polls to write them."""
+    """The newest look: where the last sample is older than two polls the governor is asked for those since, and given two polls, five seconds at most, to write them."""
     seen = look(folder)
     poll_ns = int(seen.limits.get("poll_ns", 10**9))
     if time.time_ns() - seen.sample_wall_ns < 2 * poll_ns or not ask_for_news(seen):

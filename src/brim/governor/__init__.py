@@ -194,15 +194,14 @@ class Governor:
         if self._vigils is None or page is None:
             return
         self._vigils.disarm()
-        if (
-            words is None or page.words[control.W_AHEAD_LENGTH] or not self._eyes.files(counts=True)
-        ):  # the page still tells of an act that the journal has not taken
+        files = self._eyes.files(counts=True)
+        if words is None or page.words[control.W_AHEAD_LENGTH] or not files:  # the page still tells of an act that the journal has not taken
             return
         look = seen.look.replace(words=words.replace(asked=page.words[control.W_DIRECTIVE] >> 8))
         found = foresight.foresee(self._limits, state, look, now)
         if found is not None:
             self._foreseen = found, seen
-            self._vigils.lay_out(self._eyes.files(counts=True))
+            self._vigils.lay_out(files)
             self._vigils.arm(found.over, CODES[found.intent.action], grace_ns=self._limits.grace_ns, text=f"{_kind(found.intent)}: {found.intent.why}\n")
 
     def _own_up(self, state: "State", before: int) -> "tuple[State, int]":

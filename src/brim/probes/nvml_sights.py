@@ -11,6 +11,7 @@ import sys
 from ctypes import c_uint, c_ulonglong
 
 from brim.facts import moves
+from brim.probes import vigil
 from brim.probes.nvml_again import FIELDS, MOST_PROCESSES, PROCESSES, function
 from brim.probes.nvml_cells import IS_LOST, TIMEOUT
 from brim.probes.vigil import CALL, Sight
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     Band = tuple[int, int]
 
-ANYTHING = (-(1 << 63), (1 << 63) - 1)
 ECC_NS = 2_000_000_000  # counted errors are told within this
 SENSORS = ("temperature_c", "power_draw_w")
 _ECC = "nvmlDeviceGetTotalEccErrors"
@@ -61,7 +61,7 @@ class Questions:
         """All sights of one card; `KeyError` and its kin where it cannot be asked so."""
         if card.lost:
             if card.mig_of is None and not isinstance(card.handle, self._binding.NVMLError):  # others do not come back by themselves
-                rest.append((self._kept((at, "lost"), lambda: self._code("nvmlDeviceGetUUID", _place(card.handle), IS_LOST)[0]), []))
+                rest.append((self._kept((at, "lost"), lambda: self._code("nvmlDeviceGetUUID", vigil.place(card.handle), IS_LOST)[0]), []))
             return
         names = {field: calls[0].__name__ for field, calls in card.fast}
         told = {field: value for field, value in card.told.items() if field in names}  # what is settled by now is not asked
@@ -103,8 +103,8 @@ class Questions:
             kind=CALL,
             numbers=((0, 8),),
             address=at,
-            call=_entry(function(self._binding, _ECC)),
-            arguments=(_place(card.handle), 1, 0, at),
+            call=vigil.place(function(self._binding, _ECC)),
+            arguments=(vigil.place(card.handle), 1, 0, at),
             every=every,
             keeps=count,
         )
@@ -125,7 +125,7 @@ class Questions:
             return []
 
         def make() -> Sight:
-            sight, self.event = self._code("nvmlEventSetWait_v2", _place(events), TIMEOUT)
+            sight, self.event = self._code("nvmlEventSetWait_v2", vigil.place(events), TIMEOUT)
             return sight
 
         return [(self._kept(("events",), make), [])]
@@ -142,13 +142,13 @@ class Questions:
         """That a function answers with this return code."""
         answer = ctypes.create_string_buffer(well.to_bytes(4, sys.byteorder), 256)
         place = ctypes.addressof(answer)
-        arguments = (_entry(function(self._binding, name)), of, place, well)
-        return Sight(kind=CALL, address=place, call=_entry(self._loop.brim_vigil_code), arguments=arguments, keeps=answer), answer
+        arguments = (vigil.place(function(self._binding, name)), of, place, well)
+        return Sight(kind=CALL, address=place, call=vigil.place(self._loop.brim_vigil_code), arguments=arguments, keeps=answer), answer
 
 
 def _sight(binding: "Any", loop: "Any", card: "_Card", field: str, name: str, value: "Any") -> Sight:
     """One question to one card, with a buffer of its own."""
-    handle = _place(card.handle)
+    handle = vigil.place(card.handle)
     if field == "processes":
         return _processes(binding, loop, handle, name, len(value))
     given: dict[str, int] = {}
@@ -177,7 +177,7 @@ def _sight(binding: "Any", loop: "Any", card: "_Card", field: str, name: str, va
         setattr(cell, key, word)
     place = ctypes.addressof(cell)
     numbers = tuple((getattr(kind, part).offset, 4 if part == "value" else getattr(kind, part).size) for part in parts) or ((0, ctypes.sizeof(kind)),)
-    return Sight(kind=CALL, numbers=numbers, address=place, call=_entry(function(binding, name)), arguments=(handle, *before, place), keeps=cell)
+    return Sight(kind=CALL, numbers=numbers, address=place, call=vigil.place(function(binding, name)), arguments=(handle, *before, place), keeps=cell)
 
 
 def _processes(binding: "Any", loop: "Any", handle: int, name: str, count: int) -> Sight:
@@ -191,8 +191,8 @@ def _processes(binding: "Any", loop: "Any", handle: int, name: str, count: int) 
     numbers = [(0, 4)]
     for at in range(count):
         numbers += [(8 + at * size + part.offset, part.size) for part in (row.pid, row.usedGpuMemory)]
-    arguments = (_entry(function(binding, name)), handle, place, MOST_PROCESSES)
-    return Sight(kind=CALL, numbers=tuple(numbers), address=place, call=_entry(loop.brim_vigil_rows), arguments=arguments, keeps=rows)
+    arguments = (vigil.place(function(binding, name)), handle, place, MOST_PROCESSES)
+    return Sight(kind=CALL, numbers=tuple(numbers), address=place, call=vigil.place(loop.brim_vigil_rows), arguments=arguments, keeps=rows)
 
 
 def _bands(field: str, value: "Any", base: "Any") -> "list[Band]":
@@ -205,7 +205,7 @@ def _bands(field: str, value: "Any", base: "Any") -> "list[Band]":
         return [_warm(value, base)]
     if field == "memory_temperature_c":
         code = value[0].nvmlReturn
-        return [_exact(code), ANYTHING if code else _warm(value[0].value.uiVal, base[0].value.uiVal)]
+        return [_exact(code), vigil.ANY if code else _warm(value[0].value.uiVal, base[0].value.uiVal)]
     if field == "power_draw_w":
         return [_around(base, moves.POWER_W * 1000)]
     if field == "utilisation_percent":
@@ -241,11 +241,3 @@ def _around(number: int, slack: int) -> "Band":
 def _warm(number: int, base: int) -> "Band":
     """A temperature; 0 is no reading and never warm."""
     return (max(1, base - moves.TEMPERATURE_C), base + moves.TEMPERATURE_C) if number > 0 and base > 0 else _exact(number & 0xFFFFFFFF)
-
-
-def _entry(function_pointer: "Any") -> int:
-    return ctypes.cast(function_pointer, ctypes.c_void_p).value or 0
-
-
-def _place(pointer: "Any") -> int:
-    return ctypes.cast(pointer, ctypes.c_void_p).value or 0

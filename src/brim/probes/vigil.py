@@ -121,7 +121,7 @@ def disk(loop: "Any", path: str, *, every: int) -> Sight:
     name, answer = ctypes.create_string_buffer(os.fsencode(path)), ctypes.c_int64()
     at = ctypes.addressof(answer)
     return Sight(
-        kind=CALL, numbers=((0, 8),), address=at, call=_entry(loop.brim_vigil_disk), arguments=(ctypes.addressof(name), at), every=every, keeps=(name, answer)
+        kind=CALL, numbers=((0, 8),), address=at, call=place(loop.brim_vigil_disk), arguments=(ctypes.addressof(name), at), every=every, keeps=(name, answer)
     )
 
 
@@ -129,11 +129,12 @@ def child(loop: "Any", kind: int, of: int, how: int) -> Sight:
     """The pid of a child of ours that ended (`how`: WEXITED) or stands still (WSTOPPED) and was not waited for yet, 0 for none; `kind` and `of` as for waitid."""
     answer = ctypes.c_int32()
     at = ctypes.addressof(answer)
-    return Sight(kind=CALL, numbers=((0, 4),), address=at, call=_entry(loop.brim_vigil_child), arguments=(kind, of, at, how), keeps=answer)
+    return Sight(kind=CALL, numbers=((0, 4),), address=at, call=place(loop.brim_vigil_child), arguments=(kind, of, at, how), keeps=answer)
 
 
-def _entry(function: "Any") -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+def place(pointer: "Any") -> int:
+    """Where a function of a library, or what one of its handles stands for, lies; 0 for null."""
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
 class Vigil:
